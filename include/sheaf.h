@@ -82,6 +82,9 @@ SHEAF_API int sheaf_type_struct(size_t n, const uint64_t *blocks, const int64_t 
 SHEAF_API int sheaf_type_subarray(int nd, const uint64_t *sizes, const uint64_t *subsizes,
 				  const uint64_t *starts, const struct sheaf_type *of,
 				  struct sheaf_type **t);
+/* The same data with other bounds, and so another extent. */
+SHEAF_API int sheaf_type_resized(const struct sheaf_type *of, int64_t lower, int64_t upper,
+				 struct sheaf_type **t);
 SHEAF_API void sheaf_type_free(struct sheaf_type *t);
 SHEAF_API uint64_t sheaf_type_size(const struct sheaf_type *t); /* bytes of data */
 SHEAF_API void sheaf_type_bounds(const struct sheaf_type *t, int64_t *lower, int64_t *upper);
@@ -95,6 +98,16 @@ SHEAF_API ssize_t sheaf_read_typed(struct sheaf_file *f, void *mem,
 SHEAF_API ssize_t sheaf_write_typed(struct sheaf_file *f, const void *mem,
 				    const struct sheaf_type *mem_type, uint64_t mem_count,
 				    uint64_t file_off, const struct sheaf_type *file_type);
+
+/* The same from byte `skip` of the file side's data on: a view of the file, used in parts. */
+SHEAF_API ssize_t sheaf_read_view(struct sheaf_file *f, void *mem,
+				  const struct sheaf_type *mem_type, uint64_t mem_count,
+				  uint64_t file_off, const struct sheaf_type *file_type,
+				  uint64_t skip);
+SHEAF_API ssize_t sheaf_write_view(struct sheaf_file *f, const void *mem,
+				   const struct sheaf_type *mem_type, uint64_t mem_count,
+				   uint64_t file_off, const struct sheaf_type *file_type,
+				   uint64_t skip);
 
 /* The same without waiting. Memory, lists and types must stay valid until sheaf_wait() or a
  * successful sheaf_test(). sheaf_test: 1: done (the op is freed, *result is set); 0: not yet.
@@ -117,6 +130,14 @@ SHEAF_API int sheaf_write_typed_start(struct sheaf_file *f, const void *mem,
 				      const struct sheaf_type *mem_type, uint64_t mem_count,
 				      uint64_t file_off, const struct sheaf_type *file_type,
 				      struct sheaf_op **op);
+SHEAF_API int sheaf_read_view_start(struct sheaf_file *f, void *mem,
+				    const struct sheaf_type *mem_type, uint64_t mem_count,
+				    uint64_t file_off, const struct sheaf_type *file_type,
+				    uint64_t skip, struct sheaf_op **op);
+SHEAF_API int sheaf_write_view_start(struct sheaf_file *f, const void *mem,
+				     const struct sheaf_type *mem_type, uint64_t mem_count,
+				     uint64_t file_off, const struct sheaf_type *file_type,
+				     uint64_t skip, struct sheaf_op **op);
 SHEAF_API int sheaf_test(struct sheaf_op *op, ssize_t *result);
 SHEAF_API ssize_t sheaf_wait(struct sheaf_op *op);
 

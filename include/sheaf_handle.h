@@ -160,6 +160,22 @@ SHEAF_API int sheaf_flock(struct sheaf_file *f, int op, uint64_t owner);
 /* Waits of this owner end with -EINTR, unless the lock was granted just before. */
 SHEAF_API void sheaf_lock_cancel(struct sheaf *fs, uint64_t owner);
 
+/* ---- one open for many processes ---- */
+
+/* Makes a ticket with which processes of the same client key open the same file as guests, without
+ * a request to the metadata server. It lets them access the file until the owner of the open closes
+ * it or for an hour, whichever is sooner; then a guest opens the file for itself, if it may. fresh:
+ * gets a new capability first, as after a truncation. Returns the length; -ERANGE: size is below
+ * it (SHEAF_TICKET_MAX is enough); -EINVAL: a directory, O_APPEND, or a guest. */
+#define SHEAF_TICKET_MAX 8192
+SHEAF_API ssize_t sheaf_share(struct sheaf_file *f, int fresh, void *ticket, size_t size);
+/* Opens a guest. It reads, writes and syncs data like any open file; locks and appends are -EBADF.
+ * The owner closes last. -ESTALE: open the file by its name instead. */
+SHEAF_API int sheaf_open_shared(struct sheaf *fs, const void *ticket, size_t len,
+				struct sheaf_file **f);
+/* Gives a guest the owner's later ticket. */
+SHEAF_API int sheaf_share_renew(struct sheaf_file *f, const void *ticket, size_t len);
+
 /* ---- one thread for many requests ----
  *
  * A program that serves requests of others, as the mount does, may work on many of them in one

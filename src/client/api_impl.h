@@ -65,7 +65,8 @@ void api_free(struct sheaf *fs);
 
 /* Describes both sides of a typed access as patterns. */
 int api_describe(struct typed *t, const void *mem, const struct sheaf_type *mem_type,
-		 uint64_t mem_count, uint64_t file_off, const struct sheaf_type *file_type);
+		 uint64_t mem_count, uint64_t file_off, const struct sheaf_type *file_type,
+		 uint64_t skip);
 
 /* ---- api_direct.c ---- */
 /* -EAGAIN: ask the servers. */

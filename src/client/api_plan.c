@@ -38,10 +38,11 @@ static int shape_init(struct sides *s, const struct sheaf_stripes *where,
 	if (!s->is_typed)
 		return access_init(&s->access, a->mem, a->n_mem, (const struct extent *)a->ext,
 				   a->n_ext);
-	r = api_describe(&s->typed, a->base, a->mem_type, a->mem_count, a->file_off, a->file_type);
+	r = api_describe(&s->typed, a->base, a->mem_type, a->mem_count, a->file_off, a->file_type,
+			 0);
 	if (!r && MAX(s->typed.mem.segs, s->typed.file.segs) > PIECES_MAX)
 		r = -E2BIG;
-	return r ? r : access_typed(&s->access, &s->typed.mem, &s->typed.file);
+	return r ? r : access_typed(&s->access, &s->typed.mem, &s->typed.file, 0);
 }
 
 static void find_ends(const struct sides *s, struct sheaf_plan *out)

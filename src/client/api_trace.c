@@ -135,14 +135,15 @@ static void entries_end(struct entries *e)
 	e->l->cut |= e->n > ENTRIES;
 }
 
-static void add_runs(struct line *l, const char *name, const struct pattern *p, uint64_t base)
+static void add_runs(struct line *l, const char *name, const struct pattern *p, uint64_t skip,
+		     uint64_t base)
 {
 	struct entries e = entries_begin(l, name);
 	struct pattern_cursor c;
 	struct extent runs[64];
 	size_t n;
 
-	pattern_seek(&c, p, 0);
+	pattern_seek(&c, p, skip);
 	while (e.n <= ENTRIES && (n = pattern_runs(&c, runs, ARRAY_LEN(runs), UINT64_MAX)))
 		for (size_t i = 0; i < n; i++)
 			entry_add(&e, runs[i].offset - base, runs[i].length);
@@ -246,7 +247,7 @@ static void add_pattern(struct line *l, const char *name, uint64_t offset, const
 
 void trace_typed(struct sheaf_file *f, const struct traced *how, const struct typed *t)
 {
-	struct line *l = begin(f, how, t->file.total);
+	struct line *l = begin(f, how, t->mem.total);
 	size_t head;
 
 	if (!l)
@@ -254,11 +255,11 @@ void trace_typed(struct sheaf_file *f, const struct traced *how, const struct ty
 	head = l->len;
 	add_pattern(l, "file", t->file.first, &t->file);
 	add_pattern(l, "mem", 0, &t->mem);
-	if (l->cut) {
+	if (l->cut || t->skip) {
 		l->len = head;
 		l->cut = false;
-		add_runs(l, "file", &t->file, 0);
-		add_runs(l, "mem", &t->mem, t->mem.begin);
+		add_runs(l, "file", &t->file, t->skip, 0);
+		add_runs(l, "mem", &t->mem, 0, t->mem.begin);
 	}
 	end(f, how, l, MAX(t->file.segs, t->mem.segs));
 }

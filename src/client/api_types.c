@@ -75,15 +75,36 @@ void sheaf_type_free(struct sheaf_type *t)
 
 /* ---- transfers ---- */
 
+/* Whole copies of the file type are no part of the pattern. -EINVAL: the view would begin behind
+ * 2^63 - 1. */
+static int skip_copies(struct typed *t, const struct type *file_type, uint64_t file_off,
+		       uint64_t skip)
+{
+	uint64_t size = type_size(file_type), copies = size ? skip / size : 0;
+	__int128 at = (__int128)file_off + (__int128)copies * type_extent(file_type);
+
+	if (at > INT64_MAX || (skip && !size))
+		return -EINVAL;
+	t->base = (int64_t)at;
+	t->skip = size ? skip % size : 0;
+	return 0;
+}
+
 int api_describe(struct typed *t, const void *mem, const struct sheaf_type *mem_type,
-		 uint64_t mem_count, uint64_t file_off, const struct sheaf_type *file_type)
+		 uint64_t mem_count, uint64_t file_off, const struct sheaf_type *file_type,
+		 uint64_t skip)
 {
 	int r = file_off > INT64_MAX || !mem_type || !file_type ? -EINVAL : 0;
 
 	if (!r)
 		r = pattern_init(&t->mem, inner(mem_type), (int64_t)(uintptr_t)mem, mem_count);
-	t->base = (int64_t)file_off;
-	return r ? r : pattern_tile(&t->file, inner(file_type), t->base, t->mem.total);
+	if (!r)
+		r = skip_copies(t, inner(file_type), file_off, skip);
+	if (!r && t->mem.total > INT64_MAX - t->skip)
+		r = -EINVAL;
+	return r ? r :
+		   pattern_tile(&t->file, inner(file_type), t->base,
+				t->mem.total ? t->mem.total + t->skip : t->skip);
 }
 
 /* Transfers, or only starts it if `started` is set. */
@@ -110,32 +131,71 @@ static ssize_t move(struct sheaf_file *f, const struct typed *what, bool write,
 	return how.result;
 }
 
+int sheaf_type_resized(const struct sheaf_type *of, int64_t lower, int64_t upper,
+		       struct sheaf_type **t)
+{
+	struct type **new = out(t);
+
+	return of ? type_resized(inner(of), lower, upper, new) : -EINVAL;
+}
+
+ssize_t sheaf_read_view(struct sheaf_file *f, void *mem, const struct sheaf_type *mem_type,
+			uint64_t mem_count, uint64_t file_off, const struct sheaf_type *file_type,
+			uint64_t skip)
+{
+	struct typed t;
+	int r = api_describe(&t, mem, mem_type, mem_count, file_off, file_type, skip);
+
+	return r ? r : move(f, &t, false, NULL);
+}
+
+ssize_t sheaf_write_view(struct sheaf_file *f, const void *mem, const struct sheaf_type *mem_type,
+			 uint64_t mem_count, uint64_t file_off, const struct sheaf_type *file_type,
+			 uint64_t skip)
+{
+	struct typed t;
+	int r = api_describe(&t, mem, mem_type, mem_count, file_off, file_type, skip);
+
+	return r ? r : move(f, &t, true, NULL);
+}
+
+int sheaf_read_view_start(struct sheaf_file *f, void *mem, const struct sheaf_type *mem_type,
+			  uint64_t mem_count, uint64_t file_off, const struct sheaf_type *file_type,
+			  uint64_t skip, struct sheaf_op **op)
+{
+	struct typed t;
+	int r = api_describe(&t, mem, mem_type, mem_count, file_off, file_type, skip);
+
+	return r ? r : (int)move(f, &t, false, op);
+}
+
+int sheaf_write_view_start(struct sheaf_file *f, const void *mem, const struct sheaf_type *mem_type,
+			   uint64_t mem_count, uint64_t file_off,
+			   const struct sheaf_type *file_type, uint64_t skip, struct sheaf_op **op)
+{
+	struct typed t;
+	int r = api_describe(&t, mem, mem_type, mem_count, file_off, file_type, skip);
+
+	return r ? r : (int)move(f, &t, true, op);
+}
+
 ssize_t sheaf_read_typed(struct sheaf_file *f, void *mem, const struct sheaf_type *mem_type,
 			 uint64_t mem_count, uint64_t file_off, const struct sheaf_type *file_type)
 {
-	struct typed t;
-	int r = api_describe(&t, mem, mem_type, mem_count, file_off, file_type);
-
-	return r ? r : move(f, &t, false, NULL);
+	return sheaf_read_view(f, mem, mem_type, mem_count, file_off, file_type, 0);
 }
 
 ssize_t sheaf_write_typed(struct sheaf_file *f, const void *mem, const struct sheaf_type *mem_type,
 			  uint64_t mem_count, uint64_t file_off, const struct sheaf_type *file_type)
 {
-	struct typed t;
-	int r = api_describe(&t, mem, mem_type, mem_count, file_off, file_type);
-
-	return r ? r : move(f, &t, true, NULL);
+	return sheaf_write_view(f, mem, mem_type, mem_count, file_off, file_type, 0);
 }
 
 int sheaf_read_typed_start(struct sheaf_file *f, void *mem, const struct sheaf_type *mem_type,
 			   uint64_t mem_count, uint64_t file_off,
 			   const struct sheaf_type *file_type, struct sheaf_op **op)
 {
-	struct typed t;
-	int r = api_describe(&t, mem, mem_type, mem_count, file_off, file_type);
-
-	return r ? r : (int)move(f, &t, false, op);
+	return sheaf_read_view_start(f, mem, mem_type, mem_count, file_off, file_type, 0, op);
 }
 
 int sheaf_write_typed_start(struct sheaf_file *f, const void *mem,
@@ -143,8 +203,5 @@ int sheaf_write_typed_start(struct sheaf_file *f, const void *mem,
 			    uint64_t file_off, const struct sheaf_type *file_type,
 			    struct sheaf_op **op)
 {
-	struct typed t;
-	int r = api_describe(&t, mem, mem_type, mem_count, file_off, file_type);
-
-	return r ? r : (int)move(f, &t, true, op);
+	return sheaf_write_view_start(f, mem, mem_type, mem_count, file_off, file_type, 0, op);
 }

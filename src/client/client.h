@@ -48,6 +48,16 @@ void client_resume(struct client *c);
 /* Returns an imported file, once. NULL: no file has this id, or it was returned before. */
 struct cfile *client_imported(struct client *c, uint64_t id);
 
+/* ---- share.c: opens that several processes use ---- */
+void client_renew(struct cop *op, struct cfile *f); /* gets a fresh capability */
+/* Returns the length. -ERANGE: size is too small; -EINVAL: not a file that can be shared. */
+ssize_t client_ticket(struct cfile *f, uint8_t *out, size_t size);
+#define TICKET_BYTES_MAX 8192
+/* Opens a guest. -EBADMSG, -EPROTONOSUPPORT, -EXDEV: not a ticket for this; -ESTALE: open it. */
+int client_open_ticket(struct client *c, const struct cred_wire *cred, const void *p, size_t len,
+		       struct cfile **out);
+int client_take_ticket(struct cfile *f, const void *p, size_t len); /* the same file, later */
+
 /* ---- operations ---- */
 
 /* The wait for space after a request was refused with -ENOSPC (space.c). */
@@ -177,6 +187,7 @@ void client_set_direct(struct client *c, bool on);
 struct typed {
 	struct pattern mem, file;
 	int64_t base; /* file offset of the file pattern */
+	uint64_t skip; /* bytes of the file pattern before the access */
 };
 void client_typed(struct cop *op, struct cfile *f, const struct typed *t, bool write);
 /* How the access in op->access, a list or patterns, would be cut into requests for each object of

@@ -76,7 +76,7 @@ struct wire_wrote file_report(const struct cfile *f, struct arena *a)
 	uint32_t width = f->layout.width;
 
 	w.objects = arena_alloc(a, MAX(width, 1u) * sizeof(*w.objects));
-	w.doubt |= f->punched || !w.objects;
+	w.doubt |= f->punched || f->is_shared || !w.objects;
 	for (uint32_t i = 0; w.objects && i < width; i++) {
 		const struct file_object *o = &f->objects[i];
 
@@ -379,6 +379,8 @@ static void report(struct cop *op, struct syncing *s)
 	bool has_news = w.mtime || w.end || w.n_objects;
 
 	s->n_wrote = f->n_wrote;
+	if (f->is_guest)
+		return;
 	if (s->how == CLOSE) {
 		op->args.CLOSE = (struct wire_close_args){ f->h, f->id, w };
 		op->call = call_make(op, OP_CLOSE, &op->args, &op->res);
@@ -462,7 +464,7 @@ static bool sync_step(struct req *q)
 		req_goto(q, END);
 		s->result = result_of(op, s);
 		q->error = 0;
-		if (s->how == SYNC && !s->result && f->unsynced &&
+		if (s->how == SYNC && !s->result && f->unsynced && !f->is_guest &&
 		    (f->has_unsynced_before || op->call.op != OP_RECORD))
 			report_synced(op);
 		break;
@@ -587,7 +589,7 @@ void file_reclaim(struct peer *p, bool session_lost)
 	list_for_each(f, &c->files, link) {
 		size_t done = 0;
 
-		if (!f->unsynced || meta_peer(c, f->h.ino) != p)
+		if (!f->unsynced || f->is_guest || meta_peer(c, f->h.ino) != p)
 			continue;
 		if (session_lost) /* the server decides what else can be claimed */
 			file_lose_locks(f);

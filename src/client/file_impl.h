@@ -23,6 +23,8 @@ struct cfile {
 	void *user; /* struct sheaf_file of the blocking interface */
 	struct hnode by_id; /* in c->imported */
 	bool imported; /* by_id is in c->imported */
+	bool is_shared; /* guests may write through this open (share.c) */
+	bool is_guest; /* uses the open of another process: no server knows `id` */
 	struct wire_handle h;
 	uint64_t id; /* of the open */
 	uint32_t flags; /* OPEN_READ, OPEN_WRITE, OPEN_APPEND */
@@ -86,7 +88,7 @@ bool file_lost_own_locks(const struct cfile *f);
 size_t locks_list(const struct list sets[LOCK_SETS], uint64_t open, struct wire_lock *out,
 		  size_t skip, size_t max);
 
-/* ---- refresh.c: fresh capabilities ---- */
+/* ---- refresh.c: fresh capabilities. A guest opens the file for itself. ---- */
 void cap_ask(struct cop *op, struct cfile *f, struct call *c, struct req *q); /* holds q */
 void cap_take(struct cfile *f, struct call *c); /* the answer, when q goes on */
 

@@ -95,6 +95,7 @@ static void take_pattern(struct lane *l)
 	const struct transfer *t = op->transfer;
 	const struct layout *lay = &op->file->layout;
 	uint64_t next = l->object->next.pos, left = op->access.total - next;
+	uint64_t upto = next + MIN(left, part_bytes(l) * lay->width);
 
 	l->pattern = (struct wire_pattern){
 		.type = t->shape.type,
@@ -103,9 +104,10 @@ static void take_pattern(struct lane *l)
 		.width = lay->width,
 		.start = lay->start,
 		.index = l->index,
-		.begin = next,
-		.upto = next + MIN(left, part_bytes(l) * lay->width),
+		.begin = next + op->access.skip,
+		.upto = upto + op->access.skip,
 	};
+	l->upto = upto;
 	l->typed = true;
 	l->n = 0;
 	l->small = false;
@@ -152,9 +154,9 @@ static int take_typed(struct lane *l)
 	l->typed = false;
 	if (!list && from.pos < total) {
 		take_pattern(l);
-		view_init_pattern(&l->view, &op->access, lay, l->index, l->pattern.begin,
-				  l->pattern.upto);
-		l->object->next.pos = l->pattern.upto;
+		view_init_pattern(&l->view, &op->access, lay, l->index, l->object->next.pos,
+				  l->upto);
+		l->object->next.pos = l->upto;
 		return 0;
 	}
 	l->object->next = from;
@@ -177,7 +179,7 @@ static int take_regular(struct lane *l)
 	}
 	do {
 		take_pattern(l);
-		view_span(&l->view, &op->access, lay, l->index, next, l->pattern.upto);
+		view_span(&l->view, &op->access, lay, l->index, next, l->upto);
 	} while (!l->view.length && next->pos < op->access.total);
 	return l->view.length ? 0 : 1;
 }

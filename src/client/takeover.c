@@ -180,6 +180,9 @@ int client_export(struct client *c, struct wire_bytes *out)
 
 	if (c->halted)
 		return -ESHUTDOWN;
+	list_for_each(f, &c->files, link)
+		if (f->is_guest || f->is_shared)
+			return -EBUSY;
 	if (c->n_ops)
 		return -EBUSY;
 	halt(c);

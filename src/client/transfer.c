@@ -251,7 +251,7 @@ void client_typed(struct cop *op, struct cfile *f, const struct typed *typed, bo
 	start_access(op, f, by_type(op, typed, write),
 		     write && (f->flags & OPEN_APPEND) ?
 			     -EINVAL :
-			     access_typed(&op->access, &typed->mem, &typed->file));
+			     access_typed(&op->access, &typed->mem, &typed->file, typed->skip));
 }
 
 /* Takes all parts of an object and sends none. */

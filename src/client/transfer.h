@@ -39,6 +39,7 @@ struct lane {
 	size_t n, cap_list; /* cap_list: bytes allocated for list */
 	bool typed; /* sent as a pattern, not as the list */
 	struct wire_pattern pattern;
+	uint64_t upto; /* position in the access behind the pattern */
 	uint32_t source_index; /* object of the other file that the pieces of a copy come from */
 	uint32_t refreshes;
 	struct space_wait space_wait;

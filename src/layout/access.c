@@ -39,15 +39,19 @@ int access_init(struct access *a, const struct iovec *mem, size_t n_mem, const s
 	return 0;
 }
 
-int access_typed(struct access *a, const struct pattern *mem, const struct pattern *file)
+int access_typed(struct access *a, const struct pattern *mem, const struct pattern *file,
+		 uint64_t skip)
 {
-	if (mem->total != file->total)
+	if (file->total < skip || mem->total != file->total - skip)
 		return -EINVAL;
-	*a = (struct access){ .total = mem->total, .mem_pattern = mem, .file_pattern = file };
+	*a = (struct access){
+		.total = mem->total, .mem_pattern = mem, .file_pattern = file, .skip = skip
+	};
 	return 0;
 }
 
-static uint64_t pattern_before(const struct pattern *p, uint64_t size)
+/* The position of the first byte from `from` on that is at or behind file offset `size`. */
+static uint64_t pattern_before(const struct pattern *p, uint64_t from, uint64_t size)
 {
 	struct pattern_cursor c;
 	struct extent e;
@@ -55,8 +59,8 @@ static uint64_t pattern_before(const struct pattern *p, uint64_t size)
 	if (p->end <= size)
 		return p->total;
 	if (p->ascends)
-		return pattern_position(p, size);
-	pattern_seek(&c, p, 0);
+		return MAX(pattern_position(p, size), from);
+	pattern_seek(&c, p, from);
 	while (pattern_runs(&c, &e, 1, UINT64_MAX) && e.offset < size)
 		if (e.length > size - e.offset)
 			return c.pos - e.length + (size - e.offset);
@@ -68,7 +72,7 @@ uint64_t access_before(const struct access *a, uint64_t size)
 	uint64_t before = 0;
 
 	if (a->file_pattern)
-		return pattern_before(a->file_pattern, size);
+		return pattern_before(a->file_pattern, a->skip, size) - a->skip;
 	for (size_t i = 0; i < a->n_file; i++) {
 		const struct extent *e = &a->file[i];
 

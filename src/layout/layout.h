@@ -58,13 +58,16 @@ struct access {
 	bool even; /* the file extents have equal lengths and are `stride` apart */
 	int64_t stride;
 	const struct pattern *mem_pattern, *file_pattern; /* both or none */
+	uint64_t skip; /* bytes of file_pattern before the access */
 };
 
 /* Checks the totals (equal, at most 2^63 - 1, no extent beyond that offset): 0 or
  * -EINVAL/-EFBIG. */
 int access_init(struct access *a, const struct iovec *mem, size_t n_mem, const struct extent *file,
 		size_t n_file);
-int access_typed(struct access *a, const struct pattern *mem, const struct pattern *file);
+/* The access begins `skip` bytes behind the beginning of the file pattern. */
+int access_typed(struct access *a, const struct pattern *mem, const struct pattern *file,
+		 uint64_t skip);
 /* Bytes in list order before the first byte at or behind file offset `size`. */
 uint64_t access_before(const struct access *a, uint64_t size);
 
@@ -132,6 +135,7 @@ int type_indexed(size_t n, const uint64_t *blocks, const int64_t *displ, const s
 int type_struct(size_t n, const uint64_t *blocks, const int64_t *displ,
 		const struct type *const *of, struct type **t);
 /* In C order: the last dimension is dense. */
+int type_resized(const struct type *of, int64_t lower, int64_t upper, struct type **t);
 int type_subarray(int nd, const uint64_t *sizes, const uint64_t *subsizes, const uint64_t *starts,
 		  const struct type *of, struct type **t);
 void type_free(struct type *t); /* accepts NULL */
@@ -258,7 +262,7 @@ struct pattern_view_pos {
  * transferred out of order. */
 #define PATTERN_VIEW_SAVED 2
 struct pattern_view {
-	uint64_t begin, upto; /* positions in the access */
+	uint64_t begin, upto; /* positions in the file pattern */
 	struct pattern_view_pos here, last, saved[PATTERN_VIEW_SAVED];
 	unsigned n_saved;
 	size_t ahead; /* extents to look up at once */

@@ -10,10 +10,11 @@
 
 #define BATCH 64 /* extents and runs looked up at once */
 
+/* pos: of the file pattern, which is access->skip ahead of the memory pattern. */
 static void place_begin(const struct view *v, struct pattern_view_pos *p, uint64_t pos, uint64_t at)
 {
 	extent_iter_init(&p->file, v->access->file_pattern, &v->layout, v->index, pos);
-	pattern_seek(&p->mem, v->access->mem_pattern, pos);
+	pattern_seek(&p->mem, v->access->mem_pattern, pos - v->access->skip);
 	p->at = at;
 }
 
@@ -25,11 +26,11 @@ void view_init_pattern(struct view *v, const struct access *a, const struct layo
 	*v = (struct view){
 		.access = a, .layout = *l, .index = index, .length = upto - begin, .pattern_view = s
 	};
-	s->begin = begin;
-	s->upto = upto;
+	s->begin = begin + a->skip;
+	s->upto = upto + a->skip;
 	s->n_saved = 0;
 	s->ahead = BATCH;
-	place_begin(v, &s->here, begin, 0);
+	place_begin(v, &s->here, s->begin, 0);
 	s->last = s->here;
 }
 
@@ -46,7 +47,8 @@ size_t pattern_view_plan(struct view *v, const struct access *a, const struct la
 	v->length = 0;
 	for (size_t i = 0; i < n; i++)
 		v->length += out[i].length;
-	from->pos = v->pattern_view->upto = p.c.pos;
+	v->pattern_view->upto = p.c.pos;
+	from->pos = p.c.pos - a->skip;
 	return n;
 }
 
@@ -144,8 +146,8 @@ size_t pattern_view_iov(struct view *v, uint64_t at, uint64_t len, struct iovec 
 	       (run = next_contiguous(s, &h->file, left, &pos))) {
 		uint64_t done;
 
-		if (h->mem.pos != pos)
-			pattern_seek(&h->mem, v->access->mem_pattern, pos);
+		if (h->mem.pos != pos - v->access->skip)
+			pattern_seek(&h->mem, v->access->mem_pattern, pos - v->access->skip);
 		done = gather(&h->mem, run, out, &n, max);
 		h->at += done;
 		left -= done;

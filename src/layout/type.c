@@ -285,6 +285,15 @@ int type_vector(uint64_t count, uint64_t block, int64_t stride, const struct typ
 	return end_with(new, r, &f, lb, ub, t);
 }
 
+int type_resized(const struct type *of, int64_t lower, int64_t upper, struct type **t)
+{
+	struct type_form f;
+	struct type *new;
+	int r = begin_with(of, 0, true, &f, &new);
+
+	return r ? r : end_with(new, 0, &f, lower, upper, t);
+}
+
 int type_subarray(int nd, const uint64_t *sizes, const uint64_t *subsizes, const uint64_t *starts,
 		  const struct type *of, struct type **t)
 {

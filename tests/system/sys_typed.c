@@ -25,6 +25,7 @@ static const struct sheaf_type *outer(const struct side *s)
 struct access_case {
 	struct side mem, file;
 	uint64_t count, total, base;
+	uint64_t skip; /* bytes of the file side before the access */
 };
 
 /* Makes a random access inside of heap and file; false if this one is not. */
@@ -38,10 +39,11 @@ static bool some_access(struct access_case *a)
 		1 + random_below(1 + random_below(random_below(4) ? 20 : 60000 / a->mem.model.n));
 	a->total = a->count * a->mem.model.n;
 	a->base = BASE + random_below(random_below(2) ? 10 : SPAN / 2);
+	a->skip = random_below(2) ? 0 : random_below(3 * a->file.model.n);
 	for (uint64_t i = 0; i < a->total; i++) {
 		if (side_offset(&a->mem, BASE, i) >= HEAP)
 			return false;
-		last = MAX(last, side_offset(&a->file, a->base, i));
+		last = MAX(last, side_offset(&a->file, a->base, a->skip + i));
 	}
 	return last < SPAN;
 }
@@ -56,7 +58,7 @@ static void access_free(struct access_case *a)
 static bool written_by_one(const struct access_case *a, uint64_t off, uint8_t value)
 {
 	for (uint64_t i = 0; i < a->total; i++)
-		if (side_offset(&a->file, a->base, i) == off &&
+		if (side_offset(&a->file, a->base, a->skip + i) == off &&
 		    heap[side_offset(&a->mem, BASE, i)] == value)
 			return true;
 	return false;
@@ -65,8 +67,8 @@ static bool written_by_one(const struct access_case *a, uint64_t off, uint8_t va
 static ssize_t write_started(const struct access_case *a)
 {
 	struct sheaf_op *op;
-	int r = sheaf_write_typed_start(file, heap + BASE, outer(&a->mem), a->count, a->base,
-					outer(&a->file), &op);
+	int r = sheaf_write_view_start(file, heap + BASE, outer(&a->mem), a->count, a->base,
+				       outer(&a->file), a->skip, &op);
 
 	return r ? r : sheaf_wait(op);
 }
@@ -78,12 +80,12 @@ static void write_some(const struct access_case *a)
 
 	for (size_t i = 0; i < HEAP; i++)
 		heap[i] = (uint8_t)test_random(&type_rng);
-	r = random_below(2) ? sheaf_write_typed(file, heap + BASE, outer(&a->mem), a->count,
-						a->base, outer(&a->file)) :
+	r = random_below(2) ? sheaf_write_view(file, heap + BASE, outer(&a->mem), a->count, a->base,
+					       outer(&a->file), a->skip) :
 			      write_started(a);
 	CHECK_EQ(r, a->total);
 	for (uint64_t i = 0; i < a->total; i++) {
-		uint64_t off = side_offset(&a->file, a->base, i);
+		uint64_t off = side_offset(&a->file, a->base, a->skip + i);
 
 		bytes[off] = heap[side_offset(&a->mem, BASE, i)];
 		size = MAX(size, off + 1);
@@ -102,12 +104,13 @@ static void read_some(const struct access_case *a)
 
 	memset(heap, 0xa5, HEAP);
 	memset(want, 0xa5, HEAP);
-	while (n < a->total && side_offset(&a->file, a->base, n) < size) {
-		want[side_offset(&a->mem, BASE, n)] = bytes[side_offset(&a->file, a->base, n)];
+	while (n < a->total && side_offset(&a->file, a->base, a->skip + n) < size) {
+		want[side_offset(&a->mem, BASE, n)] =
+			bytes[side_offset(&a->file, a->base, a->skip + n)];
 		n++;
 	}
-	CHECK_EQ(sheaf_read_typed(file, heap + BASE, outer(&a->mem), a->count, a->base,
-				  outer(&a->file)),
+	CHECK_EQ(sheaf_read_view(file, heap + BASE, outer(&a->mem), a->count, a->base,
+				 outer(&a->file), a->skip),
 		 n);
 	if (n == a->total)
 		CHECK(memcmp(heap, want, HEAP) == 0);

@@ -123,7 +123,7 @@ static void one_case(void)
 	t.index = (uint32_t)random_below(t.l.width);
 	if (pattern_init(&t.pm, t.mem.type, 2 * BASE, count) == 0 &&
 	    pattern_tile(&t.pf, t.file.type, BASE, t.pm.total) == 0) {
-		CHECK_EQ(access_typed(&t.a, &t.pm, &t.pf), 0);
+		CHECK_EQ(access_typed(&t.a, &t.pm, &t.pf, 0), 0);
 		find_own(&t);
 		check_plans(&t);
 		check_whole(&t);
@@ -147,7 +147,7 @@ static void totals_must_be_equal(void)
 	CHECK_EQ(type_bytes(8, &t), 0);
 	CHECK_EQ(pattern_init(&a, t, 0, 2), 0);
 	CHECK_EQ(pattern_init(&b, t, 0, 3), 0);
-	CHECK_EQ(access_typed(&acc, &a, &b), -EINVAL);
+	CHECK_EQ(access_typed(&acc, &a, &b, 0), -EINVAL);
 	type_free(t);
 }
 
