@@ -476,7 +476,7 @@ static void retry_later(struct peer *p, struct call *c)
 		  l->now + (p->retry_ms + jitter % p->retry_ms) * NSEC_PER_MSEC / 2);
 }
 
-/* The time of a byte over this link, as the fastest large call has shown that had the link alone. */
+/* The time of a byte over this link: that of the fastest large call without others beside it. */
 static void note_byte(struct peer *p, const struct call *c, uint64_t took)
 {
 	uint64_t all = 0, moved;
