@@ -11,7 +11,9 @@ want="gcc libc6-dev cmake ninja-build pkg-config python3
 case "${1-}" in
 "") ;;
 --check) want="$want clang libclang-rt-14-dev clang-format iproute2 procps util-linux
-	git make sqlite3 rsync fio acl attr" ;;
+	git make sqlite3 rsync fio acl attr
+	mpich libmpich-dev openmpi-bin libopenmpi-dev gfortran libhdf5-mpich-dev libhdf5-openmpi-dev
+	libpnetcdf-dev libnetcdf-mpi-dev python3-h5py-mpi" ;;
 --deb) want="$want build-essential debhelper dpkg-dev fakeroot" ;;
 *)
 	echo "usage: tools/deps.sh [--check|--deb]" >&2
