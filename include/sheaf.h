@@ -85,6 +85,13 @@ SHEAF_API int sheaf_type_subarray(int nd, const uint64_t *sizes, const uint64_t 
 /* The same data with other bounds, and so another extent. */
 SHEAF_API int sheaf_type_resized(const struct sheaf_type *of, int64_t lower, int64_t upper,
 				 struct sheaf_type **t);
+/* The pieces of t, tiled from `base` on, that hold the `len` bytes of data from byte `skip` on, in
+ * order: fills at most max and returns how many. -EINVAL as for transfers. */
+SHEAF_API ssize_t sheaf_type_pieces(const struct sheaf_type *t, uint64_t base, uint64_t skip,
+				    uint64_t len, struct sheaf_extent *out, size_t max);
+/* How many bytes of data lie before `offset`, if t is tiled from `base` on. -EINVAL: the data of t
+ * are not in ascending order. */
+SHEAF_API int64_t sheaf_type_before(const struct sheaf_type *t, uint64_t base, uint64_t offset);
 SHEAF_API void sheaf_type_free(struct sheaf_type *t);
 SHEAF_API uint64_t sheaf_type_size(const struct sheaf_type *t); /* bytes of data */
 SHEAF_API void sheaf_type_bounds(const struct sheaf_type *t, int64_t *lower, int64_t *upper);

@@ -379,6 +379,9 @@ bool is_on_tmpfs(int fd, const char *path); /* tmpfs or ramfs; path NULL: the op
 /* The device of the Sheaf file system mounted at dir, as the kernel writes it ("0:52"); -ENOENT.
  * dir is absolute and without symbolic links. */
 int mount_find(const char *dir, char dev[MOUNT_DEV]);
+/* Is this path, absolute and without symbolic links, on a Sheaf mount? Then the directory of the
+ * mount, and its cluster file. Both have PATH_MAX bytes. */
+bool mount_of_path(const char *path, char *dir, char *source);
 /* The abstract address of the mount's daemon, and a new socket for it; or -errno. */
 struct sockaddr_un;
 int mount_control(const char *dir, struct sockaddr_un *a, unsigned *len);

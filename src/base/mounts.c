@@ -50,6 +50,35 @@ int mount_find(const char *dir, char dev[MOUNT_DEV])
 	return r;
 }
 
+bool mount_of_path(const char *path, char *dir, char *source)
+{
+	FILE *f = fopen("/proc/self/mountinfo", "re");
+	char *line = NULL, *rest, at[PATH_MAX], from[PATH_MAX];
+	size_t room = 0, n, best = 0;
+
+	*dir = 0;
+	while (f && getline(&line, &room, f) > 0) { /* of two mounts there, the last one is seen */
+		if (sscanf(line, "%*d %*d %*s %*s %4095s", at) != 1)
+			continue;
+		unescape(at);
+		n = strlen(at) == 1 ? 0 : strlen(at);
+		if (n < best || strncmp(path, at, n) != 0 || (path[n] && path[n] != '/'))
+			continue;
+		best = n;
+		rest = strstr(line, " - fuse.sheaf ");
+		*dir = 0;
+		if (!rest || sscanf(rest, " - fuse.sheaf %4095s", from) != 1)
+			continue; /* another file system hides it, or has it */
+		unescape(from);
+		strcpy(dir, at);
+		strcpy(source, from);
+	}
+	free(line);
+	if (f)
+		fclose(f);
+	return f && *dir;
+}
+
 int mount_control(const char *dir, struct sockaddr_un *a, unsigned *len)
 {
 	char dev[MOUNT_DEV];

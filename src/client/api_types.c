@@ -68,13 +68,6 @@ void sheaf_type_bounds(const struct sheaf_type *t, int64_t *lower, int64_t *uppe
 	*upper = type_upper(inner(t));
 }
 
-void sheaf_type_free(struct sheaf_type *t)
-{
-	type_free((struct type *)t);
-}
-
-/* ---- transfers ---- */
-
 /* Whole copies of the file type are no part of the pattern. -EINVAL: the view would begin behind
  * 2^63 - 1. */
 static int skip_copies(struct typed *t, const struct type *file_type, uint64_t file_off,
@@ -89,6 +82,52 @@ static int skip_copies(struct typed *t, const struct type *file_type, uint64_t f
 	t->skip = size ? skip % size : 0;
 	return 0;
 }
+
+ssize_t sheaf_type_pieces(const struct sheaf_type *t, uint64_t base, uint64_t skip, uint64_t len,
+			  struct sheaf_extent *out_pieces, size_t max)
+{
+	struct typed w = { .base = 0 };
+	struct pattern_cursor c;
+	int r = t && base <= INT64_MAX && len <= INT64_MAX ? 0 : -EINVAL;
+
+	if (!r)
+		r = skip_copies(&w, inner(t), base, skip);
+	if (!r && len > INT64_MAX - w.skip)
+		r = -EINVAL;
+	if (!r)
+		r = pattern_tile(&w.file, inner(t), w.base, w.skip + len);
+	if (r || !len || !max)
+		return r;
+	pattern_seek(&c, &w.file, w.skip);
+	return (ssize_t)pattern_runs(&c, (struct extent *)out_pieces, max, len);
+}
+
+int64_t sheaf_type_before(const struct sheaf_type *t, uint64_t base, uint64_t offset)
+{
+	uint64_t size = t ? type_size(inner(t)) : 0, extent = t ? type_extent(inner(t)) : 0;
+	uint64_t copies, rest, first;
+	struct pattern p;
+
+	if (!size || base > INT64_MAX || pattern_tile(&p, inner(t), (int64_t)base, size) ||
+	    !p.ascends || !extent)
+		return -EINVAL;
+	first = (uint64_t)((int64_t)base + type_lower(inner(t))); /* p.begin or below it */
+	if (offset <= first)
+		return 0;
+	copies = (offset - first) / extent;
+	rest = (offset - first) % extent;
+	if (copies > INT64_MAX / size - 1)
+		return -EINVAL;
+	rest = first + rest >= p.end ? size : pattern_position(&p, first + rest);
+	return (int64_t)(copies * size + rest);
+}
+
+void sheaf_type_free(struct sheaf_type *t)
+{
+	type_free((struct type *)t);
+}
+
+/* ---- transfers ---- */
 
 int api_describe(struct typed *t, const void *mem, const struct sheaf_type *mem_type,
 		 uint64_t mem_count, uint64_t file_off, const struct sheaf_type *file_type,

@@ -1,0 +1,428 @@
+/* Data accesses: from the arguments of a call to transfers of libsheaf.
+ *
+ * An access is one typed request for each server, whatever its datatypes are; two contiguous sides
+ * are a plain read or write. Data of an external32 view pass through a buffer in which they are
+ * converted.
+ *
+ * Threads: the caller's. Buffers: the caller's, borrowed until the access ends. Errors: an MPI
+ * class, or -errno where bytes are counted. */
+#include <fcntl.h>
+#include <stdlib.h>
+
+#include "mpiio/mpiio.h"
+
+/* ---- one access ---- */
+
+static int check_mode(const struct mfile *f, bool write)
+{
+	if (write && (f->amode & MPI_MODE_RDONLY))
+		return MPI_ERR_READ_ONLY;
+	if (!write && (f->amode & MPI_MODE_WRONLY))
+		return MPI_ERR_ACCESS;
+	return MPI_SUCCESS;
+}
+
+static int pack_external(struct maccess *a, const struct mview *v)
+{
+	MPI_Aint at = 0;
+
+	(void)v;
+	a->packed = malloc(a->bytes ? a->bytes : 1);
+	if (!a->packed)
+		return MPI_ERR_NO_MEM;
+	if (a->write && PMPI_Pack_external("external32", a->buf, (int)a->count, a->type, a->packed,
+					   (MPI_Aint)a->bytes, &at))
+		return MPI_ERR_UNSUPPORTED_DATAREP;
+	return MPI_SUCCESS;
+}
+
+int maccess_begin(struct maccess *a, struct mfile *f, bool write, MPI_Offset offset, void *buf,
+		  MPI_Count count, MPI_Datatype type)
+{
+	const struct mview *v = &f->view;
+	int r = check_mode(f, write);
+
+	*a = (struct maccess){ .f = f,
+			       .write = write,
+			       .buf = buf,
+			       .count = count,
+			       .type = type,
+			       .method = f->hints.method };
+	if (r)
+		return r;
+	if (count < 0)
+		return MPI_ERR_COUNT;
+	if (offset < 0 || (uint64_t)offset > INT64_MAX / MAX(v->etype_bytes, (uint64_t)1))
+		return MPI_ERR_ARG;
+	a->skip = (uint64_t)offset * v->etype_bytes;
+	r = mtype_get(type, v->rep, &a->mem);
+	if (!r && a->mem->size && (uint64_t)count > INT64_MAX / a->mem->size)
+		r = MPI_ERR_COUNT;
+	if (r)
+		return r;
+	a->bytes = (uint64_t)count * a->mem->size;
+	if (a->bytes % v->etype_bytes)
+		return MPI_ERR_IO; /* the standard wants whole etypes */
+	if (a->bytes && !v->file->size)
+		return MPI_ERR_IO;
+	return v->rep == REP_EXTERNAL32 ? pack_external(a, v) : MPI_SUCCESS;
+}
+
+void maccess_end(struct maccess *a)
+{
+	mtype_put(a->mem);
+	a->mem = NULL;
+	free(a->packed);
+	a->packed = NULL;
+}
+
+/* Where a dense side begins; NULL: it is not dense. */
+static char *dense_memory(const struct maccess *a)
+{
+	if (a->packed)
+		return a->packed;
+	return a->mem->is_dense ? (char *)a->buf + a->mem->lower : NULL;
+}
+
+/* The file offset of a dense side; -1: it is not dense. */
+static int64_t dense_offset(const struct maccess *a)
+{
+	const struct mview *v = &a->f->view;
+
+	return v->file->is_dense ? v->disp + v->file->lower + (int64_t)a->skip : -1;
+}
+
+int maccess_memory(const struct maccess *a, struct sheaf_type **own, const struct sheaf_type **t,
+		   void **base, uint64_t *count)
+{
+	*own = NULL;
+	*t = a->mem->t;
+	*base = a->buf;
+	*count = (uint64_t)a->count;
+	if (a->packed) {
+		int r = sheaf_type_bytes(a->bytes, own);
+
+		*t = *own;
+		*base = a->packed;
+		*count = 1;
+		return r;
+	}
+	return 0;
+}
+
+static ssize_t move_typed(const struct maccess *a)
+{
+	const struct mview *v = &a->f->view;
+	const struct sheaf_type *t;
+	struct sheaf_type *own;
+	uint64_t count;
+	void *base;
+	ssize_t r = maccess_memory(a, &own, &t, &base, &count);
+
+	if (!r && a->write)
+		r = sheaf_write_view(a->f->f, base, t, count, (uint64_t)v->disp, v->file->t,
+				     a->skip);
+	else if (!r)
+		r = sheaf_read_view(a->f->f, base, t, count, (uint64_t)v->disp, v->file->t,
+				    a->skip);
+	sheaf_type_free(own);
+	return r;
+}
+
+static ssize_t move(struct maccess *a)
+{
+	char *mem = dense_memory(a);
+	int64_t off = dense_offset(a);
+	ssize_t r;
+
+	if (!a->bytes)
+		return 0;
+	if (a->method == M_MULTIPLE)
+		return mmethod_multiple(a);
+	if (a->method == M_SIEVE)
+		return mmethod_sieve(a);
+	if (a->method == M_LIST)
+		return mmethod_list(a);
+	if (mem && off >= 0)
+		r = a->write ? sheaf_pwrite(a->f->f, mem, a->bytes, off) :
+			       sheaf_pread(a->f->f, mem, a->bytes, off);
+	else
+		r = move_typed(a);
+	if (r >= 0)
+		mstats_count(a, M_TYPED, 1, (uint64_t)r);
+	return r;
+}
+
+/* ---- atomic accesses ---- */
+
+/* The range of the file from the first to the last byte. */
+static int range_of(const struct maccess *a, struct sheaf_extent *e)
+{
+	const struct mview *v = &a->f->view;
+	struct sheaf_extent last;
+
+	if (sheaf_type_pieces(v->file->t, (uint64_t)v->disp, a->skip, 1, e, 1) != 1 ||
+	    sheaf_type_pieces(v->file->t, (uint64_t)v->disp, a->skip + a->bytes - 1, 1, &last, 1) !=
+		    1)
+		return -EINVAL;
+	e->length = last.offset + 1 - e->offset;
+	return 0;
+}
+
+static ssize_t move_locked(struct maccess *a)
+{
+	struct sheaf_lock l = { .size = sizeof(l),
+				.type = a->write ? F_WRLCK : F_RDLCK,
+				.owner = (uint64_t)(uintptr_t)a->f };
+	struct sheaf_extent e;
+	ssize_t r = range_of(a, &e);
+	int unlocked;
+
+	if (r)
+		return r;
+	l.start = e.offset;
+	l.length = e.length;
+	r = sheaf_lock(a->f->f, &l, 1);
+	if (r)
+		return r;
+	r = move(a);
+	l.type = F_UNLCK;
+	unlocked = sheaf_lock(a->f->f, &l, 0);
+	return r < 0 || !unlocked ? r : unlocked;
+}
+
+ssize_t maccess_move(struct maccess *a)
+{
+	return a->f->is_atomic && a->bytes ? move_locked(a) : move(a);
+}
+
+int maccess_start(struct maccess *a, struct sheaf_op **op)
+{
+	const struct mview *v = &a->f->view;
+	char *mem = dense_memory(a);
+	int64_t off = dense_offset(a);
+
+	mstats_count(a, M_TYPED, 1, a->bytes);
+	if (mem && off >= 0)
+		return a->write ? sheaf_pwrite_start(a->f->f, mem, a->bytes, off, op) :
+				  sheaf_pread_start(a->f->f, mem, a->bytes, off, op);
+	if (a->packed) /* the type of the buffer must live as long as the transfer */
+		return -EAGAIN;
+	return a->write ? sheaf_write_view_start(a->f->f, a->buf, a->mem->t, (uint64_t)a->count,
+						 (uint64_t)v->disp, v->file->t, a->skip, op) :
+			  sheaf_read_view_start(a->f->f, a->buf, a->mem->t, (uint64_t)a->count,
+						(uint64_t)v->disp, v->file->t, a->skip, op);
+}
+
+int maccess_finish(struct maccess *a, ssize_t moved)
+{
+	MPI_Aint at = 0;
+	uint64_t whole;
+
+	if (moved < 0)
+		return merror_class((int)moved);
+	if (a->write || !a->packed || !a->mem->size)
+		return MPI_SUCCESS;
+	whole = (uint64_t)moved / a->mem->size;
+	if (whole && PMPI_Unpack_external("external32", a->packed, (MPI_Aint)moved, &at, a->buf,
+					  (int)whole, a->type))
+		return MPI_ERR_CONVERSION;
+	return MPI_SUCCESS;
+}
+
+void mstatus_set(MPI_Status *st, ssize_t bytes)
+{
+	if (st == MPI_STATUS_IGNORE)
+		return;
+	PMPI_Status_set_elements_x(st, MPI_BYTE, MAX(bytes, 0));
+	PMPI_Status_set_cancelled(st, 0);
+}
+
+/* ---- calls ---- */
+
+/* The offset of a call, and the move of its pointer behind it. */
+static int place(struct mfile *f, const struct mcall *c, MPI_Offset *offset)
+{
+	MPI_Count size;
+	MPI_Offset etypes;
+
+	if ((f->amode & MPI_MODE_SEQUENTIAL) && c->where != AT_SHARED && !c->is_ordered)
+		return MPI_ERR_UNSUPPORTED_OPERATION;
+	if (c->where == AT_OFFSET) {
+		*offset = c->offset;
+		return c->offset < 0 ? MPI_ERR_ARG : MPI_SUCCESS;
+	}
+	if (c->count < 0)
+		return MPI_ERR_COUNT;
+	if (c->type == MPI_DATATYPE_NULL || PMPI_Type_size_x(c->type, &size))
+		return MPI_ERR_TYPE;
+	etypes = (MPI_Offset)((uint64_t)(c->count * size) / f->view.etype_bytes);
+	if (c->where == AT_SHARED)
+		return mshared_add(f, etypes, offset);
+	*offset = f->pos;
+	return MPI_SUCCESS;
+}
+
+/* The pointer moves by what was asked for, or up to the end of the file in a read. */
+static void advance(struct mfile *f, const struct mcall *c, ssize_t bytes)
+{
+	if (c->where == AT_POINTER && bytes > 0)
+		f->pos += (MPI_Offset)((uint64_t)bytes / f->view.etype_bytes);
+}
+
+/* Prepares the access of a call; in a collective one all processes agree that it can begin. */
+static int begin(struct mfile *f, const struct mcall *c, struct maccess *a)
+{
+	MPI_Offset offset = 0;
+	int r = check_mode(f, c->write);
+
+	r = r ? r : place(f, c, &offset);
+	memset(a, 0, sizeof(*a));
+	a->f = f;
+	return r ? r : maccess_begin(a, f, c->write, offset, c->buf, c->count, c->type);
+}
+
+static ssize_t move_chosen(struct maccess *a)
+{
+	struct mchoice c;
+	ssize_t r;
+
+	mchoice_begin(a, &c);
+	r = c.two_phase ? mtwophase(a) : maccess_move(a);
+	mchoice_end(a, &c);
+	return r;
+}
+
+/* A process that cannot take part must not leave the others waiting. */
+static ssize_t move_collective(struct maccess *a, int *class)
+{
+	enum mmethod how = a->f->hints.method;
+	int all;
+
+	if ((how != M_AUTO && how != M_TWO_PHASE) || a->f->n_ranks == 1 || a->f->is_atomic)
+		return *class ? 0 : maccess_move(a);
+	all = merror_all(a->f->comm, *class);
+	if (all) {
+		*class = *class ? *class : all;
+		return 0;
+	}
+	return how == M_AUTO ? move_chosen(a) : mtwophase(a);
+}
+
+int mcall_run(struct mfile *f, const struct mcall *c, MPI_Status *st)
+{
+	struct maccess a;
+	ssize_t moved = 0;
+	int r = begin(f, c, &a);
+
+	if (c->collective)
+		moved = move_collective(&a, &r);
+	else if (!r)
+		moved = maccess_move(&a);
+	if (!r)
+		r = maccess_finish(&a, moved);
+	if (!r) {
+		advance(f, c, moved);
+		mstatus_set(st, moved);
+	}
+	maccess_end(&a);
+	return r;
+}
+
+int mcall_start(struct mfile *f, const struct mcall *c, MPI_Request *req)
+{
+	struct maccess *a = malloc(sizeof(*a));
+	int r = a ? begin(f, c, a) : MPI_ERR_NO_MEM;
+
+	if (r) {
+		if (a)
+			maccess_end(a);
+		free(a);
+		return r;
+	}
+	advance(f, c, (ssize_t)a->bytes);
+	return mrequest_start(a, req);
+}
+
+int mcall_begin(struct mfile *f, const struct mcall *c, int which)
+{
+	struct maccess *a;
+	int r;
+
+	if (f->split_call)
+		return MPI_ERR_OTHER;
+	a = malloc(sizeof(*a));
+	r = a ? begin(f, c, a) : MPI_ERR_NO_MEM;
+	if (r) {
+		if (a)
+			maccess_end(a);
+		free(a);
+		return r;
+	}
+	advance(f, c, (ssize_t)a->bytes);
+	f->split = mrequest_split(a, &r);
+	if (r)
+		return r;
+	f->split_buf = c->buf;
+	f->split_call = which;
+	return MPI_SUCCESS;
+}
+
+int mcall_end(struct mfile *f, const void *buf, int which, MPI_Status *st)
+{
+	int r;
+
+	if (f->split_call != which || f->split_buf != buf)
+		return MPI_ERR_OTHER;
+	r = mrequest_wait(f->split, st);
+	f->split = NULL;
+	f->split_call = 0;
+	return r;
+}
+
+/* Gives each process the range of the shared pointer behind those of the lower ranks. */
+static int place_ordered(struct mfile *f, const struct mcall *c, struct mcall *at)
+{
+	MPI_Count size = 0;
+	int64_t mine = 0, before = 0, all = 0;
+	MPI_Offset start = 0;
+	int r = check_mode(f, c->write);
+
+	if (!r && c->count < 0)
+		r = MPI_ERR_COUNT;
+	if (!r && (c->type == MPI_DATATYPE_NULL || PMPI_Type_size_x(c->type, &size)))
+		r = MPI_ERR_TYPE;
+	if (!r)
+		mine = (int64_t)((uint64_t)(c->count * size) / f->view.etype_bytes);
+	r = merror_all(f->comm, r);
+	if (r)
+		return r;
+	PMPI_Exscan(&mine, &before, 1, MPI_INT64_T, MPI_SUM, f->comm);
+	PMPI_Allreduce(&mine, &all, 1, MPI_INT64_T, MPI_SUM, f->comm);
+	if (f->rank == 0) {
+		before = 0;
+		r = mshared_add(f, all, &start);
+	}
+	PMPI_Bcast(&start, 1, MPI_OFFSET, 0, f->comm);
+	*at = *c;
+	at->where = AT_OFFSET;
+	at->offset = start + before;
+	at->is_ordered = true;
+	return merror_all(f->comm, r);
+}
+
+int mcall_ordered(struct mfile *f, const struct mcall *c, MPI_Status *st)
+{
+	struct mcall at;
+	int r = place_ordered(f, c, &at);
+
+	return r ? r : mcall_run(f, &at, st);
+}
+
+int mcall_ordered_begin(struct mfile *f, const struct mcall *c, int which)
+{
+	struct mcall at;
+	int r = f->split_call ? MPI_ERR_OTHER : place_ordered(f, c, &at);
+
+	return r ? r : mcall_begin(f, &at, which);
+}

@@ -1,0 +1,64 @@
+/* Typed requests or two-phase, for collective accesses.
+ *
+ * Which one is faster depends on the network, the storage, the number of processes and the pieces,
+ * so both are measured: for each class of size and piece a file tries either way, then uses the
+ * faster one, and tries the other one again from time to time. Large pieces are never exchanged:
+ * every process moves them as fast as an aggregator could.
+ *
+ * Threads: the caller's. Errors: none; without an answer of all processes, typed requests. */
+#include "mpiio/mpiio.h"
+
+#define LARGE_PIECE (16 * KIB)
+#define LARGE_ACCESS (64 * MIB) /* of a process */
+#define TRY_AGAIN 64 /* accesses until the slower way is tried again */
+
+enum { TYPED, TWO_PHASE };
+
+static unsigned log2_of(uint64_t n)
+{
+	return n ? 63 - (unsigned)__builtin_clzll(n) : 0;
+}
+
+/* By mean piece (1 B to 16 KiB, in steps of 16) and bytes of a process (in steps of 64). */
+static unsigned class_of(uint64_t piece, uint64_t bytes)
+{
+	return MIN(log2_of(piece) / 4, 3u) * 16 + MIN(log2_of(bytes) / 6, 15u);
+}
+
+static bool try_two_phase(const struct mtrial *t)
+{
+	if (!t->n[TYPED])
+		return false;
+	if (!t->n[TWO_PHASE])
+		return true;
+	if ((t->n[TYPED] + t->n[TWO_PHASE]) % TRY_AGAIN == 0) /* the slower one */
+		return t->ns[TWO_PHASE] > t->ns[TYPED];
+	return t->ns[TWO_PHASE] < t->ns[TYPED];
+}
+
+void mchoice_begin(struct maccess *a, struct mchoice *c)
+{
+	uint64_t mine[2] = { a->bytes ? a->f->view.file->piece_bytes : 0, a->bytes }, most[2];
+
+	*c = (struct mchoice){ .begin = time_now() };
+	if (a->bytes && a->f->view.file->is_dense)
+		mine[0] = a->bytes;
+	if (PMPI_Allreduce(mine, most, 2, MPI_UINT64_T, MPI_MAX, a->f->comm))
+		return;
+	if (most[0] >= LARGE_PIECE || most[1] >= LARGE_ACCESS || !most[1])
+		return;
+	c->trial = &a->f->trials[a->write][class_of(most[0], most[1])];
+	c->two_phase = try_two_phase(c->trial);
+}
+
+void mchoice_end(struct maccess *a, struct mchoice *c)
+{
+	uint64_t ns = time_now() - c->begin, most;
+	struct mtrial *t = c->trial;
+
+	if (!t || PMPI_Allreduce(&ns, &most, 1, MPI_UINT64_T, MPI_MAX, a->f->comm))
+		return;
+	if (!t->n[c->two_phase] || most < t->ns[c->two_phase])
+		t->ns[c->two_phase] = most;
+	t->n[c->two_phase]++;
+}

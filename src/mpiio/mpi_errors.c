@@ -1,0 +1,42 @@
+/* Errors: from errno to the classes of MPI, and to the error handlers of files.
+ *
+ * Threads: any. */
+#include "mpiio/mpiio.h"
+
+static const struct {
+	int err, class;
+} classes[] = {
+	{ ENOENT, MPI_ERR_NO_SUCH_FILE },   { ENOTDIR, MPI_ERR_BAD_FILE },
+	{ ENAMETOOLONG, MPI_ERR_BAD_FILE }, { ELOOP, MPI_ERR_BAD_FILE },
+	{ EISDIR, MPI_ERR_BAD_FILE },	    { EEXIST, MPI_ERR_FILE_EXISTS },
+	{ EACCES, MPI_ERR_ACCESS },	    { EPERM, MPI_ERR_ACCESS },
+	{ ENOSPC, MPI_ERR_NO_SPACE },	    { EFBIG, MPI_ERR_NO_SPACE },
+	{ EDQUOT, MPI_ERR_QUOTA },	    { EROFS, MPI_ERR_READ_ONLY },
+	{ EBUSY, MPI_ERR_FILE_IN_USE },	    { ETXTBSY, MPI_ERR_FILE_IN_USE },
+	{ ENOMEM, MPI_ERR_NO_MEM },	    { EINVAL, MPI_ERR_ARG },
+	{ EBADF, MPI_ERR_AMODE },	    { EFAULT, MPI_ERR_BUFFER },
+};
+
+int merror_class(int err)
+{
+	if (err >= 0)
+		return MPI_SUCCESS;
+	for (size_t i = 0; i < ARRAY_LEN(classes); i++)
+		if (classes[i].err == -err)
+			return classes[i].class;
+	return MPI_ERR_IO;
+}
+
+int merror_raise(MPI_File handle, int class)
+{
+	if (class != MPI_SUCCESS)
+		PMPI_File_call_errhandler(handle, class);
+	return class;
+}
+
+int merror_all(MPI_Comm comm, int class)
+{
+	int all = class, r = PMPI_Allreduce(&class, &all, 1, MPI_INT, MPI_MAX, comm);
+
+	return r ? MPI_ERR_OTHER : all;
+}

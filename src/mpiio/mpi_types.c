@@ -1,0 +1,452 @@
+/* MPI datatypes as Sheaf types.
+ *
+ * A derived datatype is taken apart by its constructors (envelope and contents), so ten million
+ * pieces stay a pattern of a few numbers. The result is kept as an attribute of the datatype, for
+ * each data representation, until the program frees the datatype.
+ *
+ * Threads: any. Errors: an MPI class. Datatypes of MPI-1 with explicit bounds do not exist in MPI 3
+ * and are MPI_ERR_TYPE. */
+#include <stdlib.h>
+
+#include "mpiio/mpiio.h"
+
+/* Contents of a datatype: arrays that MPI_Type_get_contents() fills. */
+struct contents {
+	int combiner, n_ints, n_aints, n_types;
+	int *ints;
+	MPI_Aint *aints;
+	MPI_Datatype *types;
+#if MPI_VERSION >= 4
+	MPI_Count n_counts;
+	MPI_Count *counts;
+#endif
+};
+
+static void contents_free(struct contents *c)
+{
+	for (int i = 0; i < c->n_types; i++) {
+		int n[4] = { 0 }, combiner = MPI_COMBINER_NAMED;
+
+		if (!PMPI_Type_get_envelope(c->types[i], &n[0], &n[1], &n[2], &combiner) &&
+		    combiner != MPI_COMBINER_NAMED)
+			PMPI_Type_free(&c->types[i]);
+	}
+	free(c->ints);
+	free(c->aints);
+	free(c->types);
+}
+
+static int contents_get(MPI_Datatype type, struct contents *c)
+{
+	memset(c, 0, sizeof(*c));
+	if (PMPI_Type_get_envelope(type, &c->n_ints, &c->n_aints, &c->n_types, &c->combiner)) {
+		c->n_types = 0;
+		return MPI_ERR_TYPE;
+	}
+	if (c->combiner == MPI_COMBINER_NAMED) {
+		c->n_types = 0;
+		return MPI_SUCCESS;
+	}
+	c->ints = calloc((size_t)c->n_ints + 1, sizeof(*c->ints));
+	c->aints = calloc((size_t)c->n_aints + 1, sizeof(*c->aints));
+	c->types = calloc((size_t)c->n_types + 1, sizeof(MPI_Datatype));
+	if (c->ints && c->aints && c->types &&
+	    !PMPI_Type_get_contents(type, c->n_ints, c->n_aints, c->n_types, c->ints, c->aints,
+				    c->types))
+		return MPI_SUCCESS;
+	c->n_types = 0;
+	contents_free(c);
+	return MPI_ERR_TYPE;
+}
+
+static int class_of(int err)
+{
+	return !err ? MPI_SUCCESS : err == -ENOMEM ? MPI_ERR_NO_MEM : MPI_ERR_TYPE;
+}
+
+/* ---- construction ---- */
+
+static int build(MPI_Datatype type, enum mrep rep, struct sheaf_type **out);
+
+/* A named datatype: a range of bytes. */
+static int build_named(MPI_Datatype type, enum mrep rep, struct sheaf_type **out)
+{
+	struct sheaf_type *bytes;
+	MPI_Count lower, extent, size;
+	int r;
+
+	if (rep == REP_EXTERNAL32) {
+		MPI_Aint n;
+
+		if (PMPI_Pack_external_size("external32", 1, type, &n))
+			return MPI_ERR_UNSUPPORTED_DATAREP;
+		return class_of(sheaf_type_bytes((uint64_t)n, out));
+	}
+	if (PMPI_Type_size_x(type, &size) || PMPI_Type_get_extent_x(type, &lower, &extent))
+		return MPI_ERR_TYPE;
+	if (size == extent && !lower)
+		return class_of(sheaf_type_bytes((uint64_t)size, out));
+	/* MPI_DOUBLE_INT and its kind: their data have a gap or an end that is not used */
+	r = sheaf_type_bytes((uint64_t)size, &bytes);
+	if (!r)
+		r = sheaf_type_resized(bytes, lower, lower + extent, out);
+	sheaf_type_free(bytes);
+	return class_of(r);
+}
+
+/* The pair types of MPI_MINLOC: two members, the second of which is an int. */
+static int build_pair(MPI_Datatype type, enum mrep rep, struct sheaf_type **out)
+{
+	static const struct {
+		MPI_Datatype pair, first;
+	} pairs[] = { { MPI_FLOAT_INT, MPI_FLOAT },
+		      { MPI_DOUBLE_INT, MPI_DOUBLE },
+		      { MPI_LONG_INT, MPI_LONG },
+		      { MPI_SHORT_INT, MPI_SHORT },
+		      { MPI_LONG_DOUBLE_INT, MPI_LONG_DOUBLE } };
+	struct sheaf_type *of[2] = { NULL, NULL }, *both = NULL;
+	MPI_Aint lower, extent;
+	int first_bytes, r;
+
+	for (size_t i = 0; i < ARRAY_LEN(pairs); i++) {
+		if (type != pairs[i].pair)
+			continue;
+		if (rep != REP_NATIVE)
+			return MPI_ERR_UNSUPPORTED_DATAREP;
+		PMPI_Type_size(pairs[i].first, &first_bytes);
+		PMPI_Type_get_extent(type, &lower, &extent);
+		/* the int is aligned as in a C struct, whose first member needs no padding */
+		r = sheaf_type_bytes((uint64_t)first_bytes, &of[0]);
+		r = r ? r : sheaf_type_bytes(sizeof(int), &of[1]);
+		r = r ? r :
+			sheaf_type_struct(2, (uint64_t[]){ 1, 1 },
+					  (int64_t[]){ 0, (first_bytes + 3) / 4 * 4 },
+					  (const struct sheaf_type *const *)of, &both);
+		r = r ? r : sheaf_type_resized(both, 0, extent, out);
+		sheaf_type_free(of[0]);
+		sheaf_type_free(of[1]);
+		sheaf_type_free(both);
+		return class_of(r);
+	}
+	return -1;
+}
+
+static int64_t extent_of(const struct sheaf_type *t)
+{
+	int64_t lower, upper;
+
+	sheaf_type_bounds(t, &lower, &upper);
+	return upper - lower;
+}
+
+/* n blocks; block lengths from `blocks` (or all `block`), displacements in bytes. */
+static int build_indexed(size_t n, const int *blocks, int block, const MPI_Aint *bytes,
+			 const int *elements, const struct sheaf_type *of, struct sheaf_type **out)
+{
+	uint64_t *len = calloc(n + 1, sizeof(*len));
+	int64_t *displ = calloc(n + 1, sizeof(*displ)), extent = extent_of(of);
+	int r = len && displ ? 0 : -ENOMEM;
+
+	for (size_t i = 0; !r && i < n; i++) {
+		len[i] = (uint64_t)(blocks ? blocks[i] : block);
+		displ[i] = bytes ? bytes[i] : elements[i] * extent;
+	}
+	if (!r)
+		r = sheaf_type_indexed(n, len, displ, of, out);
+	free(len);
+	free(displ);
+	return class_of(r);
+}
+
+static int build_struct(const struct contents *c, enum mrep rep, struct sheaf_type **out)
+{
+	size_t n = (size_t)c->ints[0];
+	struct sheaf_type **of = calloc(n + 1, sizeof(struct sheaf_type *));
+	uint64_t *len = calloc(n + 1, sizeof(*len));
+	int64_t *displ = calloc(n + 1, sizeof(*displ));
+	int r = of && len && displ ? MPI_SUCCESS : MPI_ERR_NO_MEM;
+
+	for (size_t i = 0; !r && i < n; i++) {
+		len[i] = (uint64_t)c->ints[1 + i];
+		displ[i] = c->aints[i];
+		r = build(c->types[i], rep, &of[i]);
+	}
+	if (!r)
+		r = class_of(sheaf_type_struct(n, len, displ, (const struct sheaf_type *const *)of,
+					       out));
+	for (size_t i = 0; of && i < n; i++)
+		sheaf_type_free(of[i]);
+	free(of);
+	free(len);
+	free(displ);
+	return r;
+}
+
+/* ints: the number of dimensions, sizes, subsizes, starts, order. */
+static int build_subarray(const struct contents *c, const struct sheaf_type *of,
+			  struct sheaf_type **out)
+{
+	int n = c->ints[0];
+	bool fortran = c->ints[1 + 3 * n] == MPI_ORDER_FORTRAN;
+	uint64_t *sides = calloc(3 * (size_t)n + 1, sizeof(*sides));
+	int r;
+
+	if (!sides)
+		return MPI_ERR_NO_MEM;
+	for (int k = 0; k < 3; k++)
+		for (int d = 0; d < n; d++)
+			sides[k * n + d] = (uint64_t)c->ints[1 + k * n + (fortran ? n - 1 - d : d)];
+	r = sheaf_type_subarray(n, sides, sides + n, sides + 2 * n, of, out);
+	free(sides);
+	return class_of(r);
+}
+
+/* One dimension of a distributed array, of `size` elements `stride` bytes apart: the part of the
+ * process with this coordinate. The bounds are those of the whole dimension. */
+static int build_dimension(int size, int how, int arg, int procs, int coord,
+			   const struct sheaf_type *of, int64_t stride, struct sheaf_type **out)
+{
+	int64_t whole = size * stride;
+	struct sheaf_type *parts = NULL, *at = NULL, *rest = NULL;
+	int block, first, full, r;
+
+	if (how == MPI_DISTRIBUTE_NONE) {
+		procs = 1;
+		coord = 0;
+	}
+	block = how == MPI_DISTRIBUTE_CYCLIC && arg == MPI_DISTRIBUTE_DFLT_DARG ?
+			1 :
+		arg == MPI_DISTRIBUTE_DFLT_DARG || how == MPI_DISTRIBUTE_NONE ?
+			(size + procs - 1) / procs :
+			arg;
+	first = coord * block;
+	if (how == MPI_DISTRIBUTE_CYCLIC) {
+		int mine = size > first ? size - first : 0, round = block * procs;
+		int tail;
+
+		full = mine / round + (mine % round >= block);
+		tail = mine % round < block ? mine % round : 0;
+		r = sheaf_type_vector((uint64_t)block, 1, stride, of, &at);
+		r = r ? r : sheaf_type_vector((uint64_t)full, 1, round * stride, at, &parts);
+		r = r ? r : sheaf_type_vector((uint64_t)tail, 1, stride, of, &rest);
+		sheaf_type_free(at);
+		at = NULL;
+		r = r ? r :
+			sheaf_type_struct(2, (uint64_t[]){ full > 0, tail > 0 },
+					  (int64_t[]){ first * stride,
+						       (first + (int64_t)full * round) * stride },
+					  (const struct sheaf_type *const[]){ parts, rest }, &at);
+	} else {
+		int mine = size > first ? MIN(size - first, block) : 0;
+
+		r = sheaf_type_vector((uint64_t)mine, 1, stride, of, &parts);
+		r = r ? r :
+			sheaf_type_struct(1, (uint64_t[]){ mine > 0 },
+					  (int64_t[]){ first * stride },
+					  (const struct sheaf_type *const[]){ parts }, &at);
+	}
+	r = r ? r : sheaf_type_resized(at, 0, whole, out);
+	sheaf_type_free(parts);
+	sheaf_type_free(at);
+	sheaf_type_free(rest);
+	return class_of(r);
+}
+
+/* ints: size, rank, n dimensions, sizes, distributions, arguments, processes, order. */
+static int build_darray(const struct contents *c, const struct sheaf_type *of,
+			struct sheaf_type **out)
+{
+	int rank = c->ints[1], n = c->ints[2], r = MPI_SUCCESS;
+	const int *sizes = c->ints + 3, *how = sizes + n, *arg = how + n, *procs = arg + n;
+	bool fortran = procs[n] == MPI_ORDER_FORTRAN;
+	int coords[n];
+	int64_t stride = extent_of(of);
+	struct sheaf_type *t = NULL, *next;
+
+	for (int d = n - 1; d >= 0; d--) { /* processes are in C order */
+		coords[d] = rank % procs[d];
+		rank /= procs[d];
+	}
+	for (int i = 0; !r && i < n; i++) {
+		int d = fortran ? i : n - 1 - i; /* the fastest dimension first */
+
+		r = build_dimension(sizes[d], how[d], arg[d], procs[d], coords[d], t ? t : of,
+				    stride, &next);
+		sheaf_type_free(t);
+		t = r ? NULL : next;
+		stride *= sizes[d];
+	}
+	*out = t;
+	return r;
+}
+
+/* Constructors with one element type. */
+static int build_from(const struct contents *c, const struct sheaf_type *of,
+		      struct sheaf_type **out)
+{
+	const int *i = c->ints;
+	int64_t extent = extent_of(of);
+
+	switch (c->combiner) {
+	case MPI_COMBINER_DUP:
+		return class_of(sheaf_type_vector(1, 1, 0, of, out));
+	case MPI_COMBINER_CONTIGUOUS:
+		return class_of(sheaf_type_vector(1, (uint64_t)i[0], 0, of, out));
+	case MPI_COMBINER_VECTOR:
+		return class_of(
+			sheaf_type_vector((uint64_t)i[0], (uint64_t)i[1], i[2] * extent, of, out));
+	case MPI_COMBINER_HVECTOR:
+		return class_of(
+			sheaf_type_vector((uint64_t)i[0], (uint64_t)i[1], c->aints[0], of, out));
+	case MPI_COMBINER_INDEXED:
+		return build_indexed((size_t)i[0], i + 1, 0, NULL, i + 1 + i[0], of, out);
+	case MPI_COMBINER_HINDEXED:
+		return build_indexed((size_t)i[0], i + 1, 0, c->aints, NULL, of, out);
+	case MPI_COMBINER_INDEXED_BLOCK:
+		return build_indexed((size_t)i[0], NULL, i[1], NULL, i + 2, of, out);
+	case MPI_COMBINER_HINDEXED_BLOCK:
+		return build_indexed((size_t)i[0], NULL, i[1], c->aints, NULL, of, out);
+	case MPI_COMBINER_SUBARRAY:
+		return build_subarray(c, of, out);
+	case MPI_COMBINER_DARRAY:
+		return build_darray(c, of, out);
+	case MPI_COMBINER_RESIZED:
+		return class_of(
+			sheaf_type_resized(of, c->aints[0], c->aints[0] + c->aints[1], out));
+	default:
+		return MPI_ERR_TYPE;
+	}
+}
+
+static int build(MPI_Datatype type, enum mrep rep, struct sheaf_type **out)
+{
+	struct sheaf_type *of = NULL;
+	struct contents c;
+	int r = contents_get(type, &c);
+
+	*out = NULL;
+	if (r)
+		return r;
+	switch (c.combiner) {
+	case MPI_COMBINER_NAMED:
+		r = build_pair(type, rep, out);
+		r = r < 0 ? build_named(type, rep, out) : r;
+		break;
+	case MPI_COMBINER_F90_REAL:
+	case MPI_COMBINER_F90_COMPLEX:
+	case MPI_COMBINER_F90_INTEGER:
+		r = build_named(type, rep, out);
+		break;
+	case MPI_COMBINER_STRUCT:
+		r = build_struct(&c, rep, out);
+		break;
+	default:
+		r = c.n_types == 1 ? build(c.types[0], rep, &of) : MPI_ERR_TYPE;
+		r = r ? r : build_from(&c, of, out);
+		sheaf_type_free(of);
+	}
+	contents_free(&c);
+	return r;
+}
+
+/* ---- the attribute ---- */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* for refs and keys */
+static int keys[N_REPS] = { MPI_KEYVAL_INVALID, MPI_KEYVAL_INVALID };
+
+void mtype_put(struct mtype *t)
+{
+	int left;
+
+	if (!t)
+		return;
+	pthread_mutex_lock(&lock);
+	left = --t->refs;
+	pthread_mutex_unlock(&lock);
+	if (left)
+		return;
+	sheaf_type_free(t->t);
+	free(t);
+}
+
+static int attribute_gone(MPI_Datatype type, int key, void *value, void *extra)
+{
+	(void)type;
+	(void)key;
+	(void)extra;
+	mtype_put(value);
+	return MPI_SUCCESS;
+}
+
+/* Data of a file type ascend and do not begin below 0. */
+static bool file_type_ok(const struct sheaf_type *t)
+{
+	struct sheaf_extent e;
+
+	if (!sheaf_type_size(t))
+		return true;
+	return sheaf_type_before(t, 0, 0) == 0 && sheaf_type_pieces(t, 0, 0, 1, &e, 1) == 1;
+}
+
+#define SAMPLE 64
+
+static uint64_t mean_piece(const struct sheaf_type *t)
+{
+	struct sheaf_extent e[SAMPLE];
+	uint64_t size = sheaf_type_size(t), all = 0;
+	ssize_t n = size ? sheaf_type_pieces(t, 0, 0, size, e, SAMPLE) : 0;
+
+	for (ssize_t i = 0; i < n; i++)
+		all += e[i].length;
+	return n > 0 ? all / (uint64_t)n : 0;
+}
+
+static int decode(MPI_Datatype type, enum mrep rep, struct mtype **out)
+{
+	struct mtype *t = calloc(1, sizeof(*t));
+	struct sheaf_extent e[2];
+	int64_t upper;
+	int r = t ? build(type, rep, &t->t) : MPI_ERR_NO_MEM;
+
+	if (r) {
+		free(t);
+		return r;
+	}
+	sheaf_type_bounds(t->t, &t->lower, &upper);
+	t->extent = upper - t->lower;
+	t->size = sheaf_type_size(t->t);
+	t->is_file_type = t->lower >= 0 && file_type_ok(t->t);
+	t->piece_bytes = t->is_file_type ? mean_piece(t->t) : 0;
+	/* one piece of two copies: they follow each other without a gap */
+	t->is_dense = t->size && (uint64_t)t->extent == t->size && t->lower >= 0 &&
+		      sheaf_type_pieces(t->t, 0, 0, 2 * t->size, e, 2) == 1 &&
+		      e[0].offset == (uint64_t)t->lower;
+	*out = t;
+	return MPI_SUCCESS;
+}
+
+int mtype_get(MPI_Datatype type, enum mrep rep, struct mtype **out)
+{
+	int found = 0, r = MPI_SUCCESS;
+
+	if (type == MPI_DATATYPE_NULL)
+		return MPI_ERR_TYPE;
+	pthread_mutex_lock(&lock);
+	if (keys[rep] == MPI_KEYVAL_INVALID)
+		r = PMPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, attribute_gone, &keys[rep],
+					    NULL);
+	if (!r)
+		r = PMPI_Type_get_attr(type, keys[rep], out, &found);
+	if (!r && found)
+		(*out)->refs++;
+	pthread_mutex_unlock(&lock);
+	if (r || found)
+		return r ? MPI_ERR_TYPE : MPI_SUCCESS;
+	r = decode(type, rep, out);
+	if (r)
+		return r;
+	(*out)->refs = 2; /* the attribute's and the caller's */
+	if (PMPI_Type_set_attr(type, keys[rep], *out))
+		(*out)->refs = 1;
+	return MPI_SUCCESS;
+}

@@ -1,0 +1,276 @@
+/* MPI-IO on Sheaf: what the files of this folder share.
+ *
+ * The library overrides MPI_File_* (calls*.c). A file of Sheaf has a handle of the MPI library
+ * itself, an open of /dev/null that carries its error handler and its Fortran index; `struct mfile`
+ * is found by that handle. A handle without one belongs to the MPI library, and the call goes on to
+ * it.
+ *
+ * Threads: as many as the program has; the table of files has a lock, a file itself is used as MPI
+ * allows. Errors: functions here return an MPI error class, 0 (MPI_SUCCESS) if all is well; the
+ * calls raise it at the file's error handler. */
+#ifndef SHEAF_MPIIO_H
+#define SHEAF_MPIIO_H
+
+#include <limits.h>
+#include <mpi.h>
+#include <pthread.h>
+#include <stdio.h>
+
+#include "base/base.h"
+#include "sheaf.h"
+#include "sheaf_admin.h"
+#include "sheaf_handle.h"
+
+/* ---- mpi_next.c: the MPI library's own calls ---- */
+
+/* Calls the function that this library overrides: NEXT(File_close)(&fh). */
+void *mpi_next(const char *name); /* e.g. "PMPI_File_close"; ends the process if there is none */
+#define NEXT_(call) \
+	({ \
+		static __typeof__(&PMPI_##call) next_; \
+		if (!next_) \
+			next_ = (__typeof__(&PMPI_##call))mpi_next("PMPI_" #call); \
+		next_; \
+	})
+#define NEXT(call) NEXT_(call) /* expands its argument first */
+
+/* ---- mpi_names.c: which names are Sheaf's ---- */
+
+struct mname {
+	char conf[PATH_MAX]; /* "": the default search */
+	char path[PATH_MAX]; /* in the file system */
+};
+/* Is this name one of Sheaf: "sheaf:/path", or a path on a Sheaf mount? */
+bool mname_parse(const char *name, struct mname *out);
+
+/* ---- mpi_connect.c: the connection of this process ---- */
+
+/* One for each cluster file, until MPI_Finalize. why: text for people after an error. */
+int mconnect(const char *conf, struct sheaf **fs, const char **why);
+uint64_t mconnect_requests(struct sheaf *fs); /* requests sent so far, to all servers */
+
+/* ---- mpi_types.c: MPI datatypes as Sheaf types ---- */
+
+enum mrep { REP_NATIVE, REP_EXTERNAL32, N_REPS };
+
+/* A datatype, decoded once and kept as an attribute of it. */
+struct mtype {
+	struct sheaf_type *t;
+	int64_t lower, extent; /* in bytes */
+	uint64_t size; /* bytes of data */
+	bool is_dense; /* the data of any number of copies are one range, from `lower` on */
+	bool is_file_type; /* no negative offsets, ascending */
+	uint64_t piece_bytes; /* mean length of its first pieces */
+	int refs;
+};
+/* The caller gives it back with mtype_put(). MPI_ERR_TYPE, MPI_ERR_NO_MEM,
+ * MPI_ERR_UNSUPPORTED_DATAREP */
+int mtype_get(MPI_Datatype type, enum mrep rep, struct mtype **out);
+void mtype_put(struct mtype *t);
+
+/* ---- mpi_view.c: views and positions ---- */
+
+struct mview {
+	MPI_Offset disp;
+	MPI_Datatype etype, filetype; /* copies of the caller's, or named types */
+	enum mrep rep;
+	struct mtype *file; /* the decoded filetype */
+	uint64_t etype_bytes;
+};
+
+enum mmethod { M_AUTO, M_MULTIPLE, M_SIEVE, M_LIST, M_TYPED, M_TWO_PHASE, N_METHODS_OF_MPIIO };
+extern const char *const mmethod_names[N_METHODS_OF_MPIIO];
+
+struct mhints {
+	enum mmethod method;
+	int cb_nodes; /* 0: automatic */
+	uint64_t cb_buffer_size;
+	uint32_t striping_unit, striping_factor; /* of a new file; 0: the default */
+};
+
+/* What a process did through a file, by method; for SHEAF_MPIIO_STATS=1. */
+struct mstats {
+	struct {
+		uint64_t calls, accesses, bytes; /* accesses: calls of libsheaf */
+	} by[2][N_METHODS_OF_MPIIO]; /* reads, writes */
+	uint64_t exchanged; /* bytes sent to other processes in two-phase accesses */
+	uint64_t requests_before; /* of the connection at the open */
+};
+
+/* What collective accesses of one size and piece took (mpi_choice.c). */
+struct mtrial {
+	uint64_t ns[2]; /* the fastest so far: typed, two-phase; 0: not tried */
+	uint32_t n[2];
+};
+#define MTRIALS 64
+
+struct mfile {
+	struct hnode node; /* in the table, by handle */
+	MPI_File handle; /* the stand-in */
+	MPI_Comm comm; /* a copy of the caller's */
+	MPI_Info info; /* hints in use */
+	int rank, n_ranks, amode;
+	struct mname name;
+	struct sheaf *fs;
+	struct sheaf_file *f;
+	bool is_owner; /* its open is the one that the metadata server knows */
+	bool is_atomic;
+	struct mview view;
+	MPI_Offset pos; /* the individual pointer, in etypes */
+	struct mhints hints;
+	struct mstats stats;
+	struct mtrial trials[2][MTRIALS]; /* of collective reads and writes, by size and piece */
+	/* the shared pointer: a hidden file that the first use creates */
+	char pointer_path[PATH_MAX];
+	struct sheaf_file *pointer;
+	bool pointer_used; /* by this process */
+	/* a split collective access under way */
+	struct mrequest *split;
+	const void *split_buf;
+	int split_call; /* enum msplit, 0: none */
+};
+
+/* ---- mpi_file.c: the table; open, close, sizes ---- */
+struct mfile *mfile_find(MPI_File handle); /* NULL: not Sheaf's */
+int mfile_open(MPI_Comm comm, const struct mname *name, int amode, MPI_Info info, MPI_File *out);
+int mfile_close(struct mfile *f);
+int mfile_delete(const struct mname *name);
+int mfile_set_size(struct mfile *f, MPI_Offset size);
+int mfile_preallocate(struct mfile *f, MPI_Offset size);
+int mfile_get_size(struct mfile *f, MPI_Offset *size);
+int mfile_sync(struct mfile *f);
+int mfile_set_atomicity(struct mfile *f, int flag);
+int mfile_open_own(struct mfile *f); /* so that it may take locks; 0 or -errno */
+
+/* ---- mpi_view.c ---- */
+int mtype_copy(MPI_Datatype t, MPI_Datatype *out); /* a duplicate, or the named type itself */
+int mview_default(struct mview *v);
+void mview_free(struct mview *v);
+int mview_set(struct mfile *f, MPI_Offset disp, MPI_Datatype etype, MPI_Datatype filetype,
+	      const char *datarep, MPI_Info info);
+/* Bytes of data in the view before the end of the file; or -errno. */
+int mview_end(struct mfile *f, uint64_t *bytes);
+int mview_seek(struct mfile *f, MPI_Offset offset, int whence, MPI_Offset pos, MPI_Offset *out);
+int mview_byte_offset(struct mfile *f, MPI_Offset offset, MPI_Offset *out);
+
+/* ---- mpi_hints.c ---- */
+int mhints_take(struct mfile *f, MPI_Info info); /* sets hints and f->info; collective */
+
+/* ---- mpi_access.c: data ---- */
+
+enum mwhere { AT_OFFSET, AT_POINTER, AT_SHARED };
+
+/* One access of a process. */
+struct maccess {
+	struct mfile *f;
+	bool write;
+	void *buf;
+	MPI_Count count;
+	MPI_Datatype type;
+	struct mtype *mem;
+	uint64_t skip; /* byte of the view's data where it begins */
+	uint64_t bytes;
+	void *packed; /* external32: the converted data */
+	enum mmethod method;
+};
+/* Prepares an access at `offset` etypes of the view: checks, decodes the type. */
+int maccess_begin(struct maccess *a, struct mfile *f, bool write, MPI_Offset offset, void *buf,
+		  MPI_Count count, MPI_Datatype type);
+void maccess_end(struct maccess *a);
+/* Transfers; returns the number of bytes or -errno. */
+ssize_t maccess_move(struct maccess *a);
+int maccess_start(struct maccess *a, struct sheaf_op **op); /* -errno */
+/* The data of an access have arrived: converts them, if that is needed; a class. */
+int maccess_finish(struct maccess *a, ssize_t moved);
+void mstatus_set(MPI_Status *st, ssize_t bytes);
+
+/* A whole blocking call: data(f, ...) for each of the MPI calls. */
+struct mcall {
+	bool write, collective;
+	bool is_ordered; /* the offset is that of the shared pointer */
+	enum mwhere where;
+	MPI_Offset offset; /* AT_OFFSET */
+	void *buf;
+	MPI_Count count;
+	MPI_Datatype type;
+};
+int mcall_run(struct mfile *f, const struct mcall *c, MPI_Status *st);
+int mcall_start(struct mfile *f, const struct mcall *c, MPI_Request *req); /* nonblocking */
+int mcall_begin(struct mfile *f, const struct mcall *c, int which); /* split */
+int mcall_end(struct mfile *f, const void *buf, int which, MPI_Status *st);
+int mcall_ordered(struct mfile *f, const struct mcall *c, MPI_Status *st);
+int mcall_ordered_begin(struct mfile *f, const struct mcall *c, int which);
+
+/* ---- mpi_pieces.c: both sides of an access piece by piece ---- */
+
+#define MPIECES 256
+struct mside {
+	const struct sheaf_type *t;
+	uint64_t base;
+	struct sheaf_extent e[MPIECES];
+	size_t n, i;
+	uint64_t listed; /* bytes of data up to the end of e[] */
+};
+struct mwalk {
+	uint64_t pos, bytes; /* within the access */
+	uint64_t skip; /* of the file side */
+	uint64_t limit; /* file offset at which pieces are cut */
+	struct mside mem, file;
+	struct sheaf_type *own; /* of packed memory */
+};
+struct mpiece {
+	char *mem;
+	uint64_t offset, length;
+};
+int mwalk_begin(struct mwalk *w, const struct maccess *a); /* -errno */
+void mwalk_seek(struct mwalk *w, uint64_t pos); /* right after mwalk_begin() */
+/* The next bytes that are contiguous on both sides; false: none are left below the limit. */
+bool mwalk_next(struct mwalk *w, uint64_t most, struct mpiece *out);
+void mwalk_end(struct mwalk *w);
+/* Where the memory of an access is: its type, its first copy, how many; *own is to be freed. */
+int maccess_memory(const struct maccess *a, struct sheaf_type **own, const struct sheaf_type **t,
+		   void **base, uint64_t *count);
+
+/* ---- mpi_methods.c: the ways that the hint sheaf_method compares ---- */
+ssize_t mmethod_multiple(struct maccess *a);
+ssize_t mmethod_sieve(struct maccess *a);
+ssize_t mmethod_list(struct maccess *a);
+
+/* ---- mpi_twophase.c ---- */
+ssize_t mtwophase(struct maccess *a); /* collective */
+
+/* ---- mpi_choice.c: typed requests or two-phase, by what was measured ---- */
+struct mchoice {
+	struct mtrial *trial; /* NULL: nothing is measured */
+	bool two_phase;
+	uint64_t begin;
+};
+/* Collective; the same answer in every process. */
+void mchoice_begin(struct maccess *a, struct mchoice *c);
+void mchoice_end(struct maccess *a, struct mchoice *c);
+
+/* ---- mpi_shared.c: the shared pointer ---- */
+int mshared_add(struct mfile *f, MPI_Offset etypes, MPI_Offset *before); /* a class */
+int mshared_set(struct mfile *f, MPI_Offset value);
+int mshared_get(struct mfile *f, MPI_Offset *value);
+int mshared_seek(struct mfile *f, MPI_Offset offset, int whence); /* collective */
+void mshared_close(struct mfile *f, bool any_used);
+
+/* ---- mpi_requests.c: nonblocking accesses ---- */
+struct mrequest;
+int mrequest_start(struct maccess *a, MPI_Request *req); /* takes a; req NULL: for a split access */
+int mrequest_wait(struct mrequest *r, MPI_Status *st); /* of a split access; frees it */
+struct mrequest *mrequest_split(struct maccess *a, int *error);
+
+/* ---- mpi_errors.c ---- */
+int merror_class(int err); /* of a negative errno */
+/* Raises an error at the file's handler (handle MPI_FILE_NULL: the default one); returns it. */
+int merror_raise(MPI_File handle, int class);
+/* Collective: the highest class of all processes. */
+int merror_all(MPI_Comm comm, int class);
+
+/* ---- mpi_stats.c ---- */
+void mstats_count(struct maccess *a, enum mmethod how, uint64_t accesses, uint64_t bytes);
+void mstats_print(struct mfile *f); /* collective */
+
+#endif
