@@ -13,6 +13,13 @@ if(TARGET libsheaf)
   install(FILES ${CMAKE_BINARY_DIR}/sheaf.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endif()
 
+# ---- MPI-IO, for each MPI that was there ----
+foreach(mpi mpich openmpi)
+  if(TARGET mpiio-${mpi})
+    install(TARGETS mpiio-${mpi} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  endif()
+endforeach()
+
 # ---- programs: daemons (names that end in d) into sbin, the others into bin ----
 foreach(f ${mains})
   get_filename_component(name ${f} NAME_WE)

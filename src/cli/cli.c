@@ -257,7 +257,7 @@ static int run_command(const struct cli_command *m, int argc, char **argv, struc
 	char err[256];
 	int status;
 
-	if (cli_parse(m->options, false, argc, argv, p, err, sizeof(err)))
+	if (cli_parse(m->options, m->ends_at_argument, argc, argv, p, err, sizeof(err)))
 		return cli_usage(&c, "%s", err);
 	if (p->help) {
 		help_one(m);

@@ -119,6 +119,7 @@ struct cli_command {
 	const char *summary; /* one line of help */
 	int (*run)(struct cli *c);
 	int min_args, max_args; /* max_args -1: no limit */
+	bool ends_at_argument; /* options behind the first argument are arguments */
 	struct cli_option options[CLI_MAX_OPTIONS];
 	const char *more; /* additional help text, or NULL */
 	const char *examples; /* lines of help, or NULL */

@@ -11,5 +11,5 @@ const struct cli_command *const all_commands[] = {
 	&cmd_stat,     &cmd_chmod,     &cmd_chown,	&cmd_getfattr, &cmd_setfattr, &cmd_find,
 	&cmd_requests, &cmd_calibrate, &cmd_add_server, &cmd_backup,   &cmd_restore,  &cmd_check,
 	&cmd_key,      &cmd_selfcheck, &cmd_explain,	&cmd_bench,    &cmd_mount,    &cmd_umount,
-	NULL,
+	&cmd_mpirun,   NULL,
 };

@@ -3,7 +3,7 @@
 #ifndef SHEAF_MPI_CALLS_H
 #define SHEAF_MPI_CALLS_H
 
-#include "mpiio/mpiio.h"
+#include "mpiio/mpi_impl.h"
 
 #define EXPORT __attribute__((visibility("default")))
 #define ALIAS_(name, of) \

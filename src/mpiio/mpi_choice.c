@@ -6,7 +6,7 @@
  * every process moves them as fast as an aggregator could.
  *
  * Threads: the caller's. Errors: none; without an answer of all processes, typed requests. */
-#include "mpiio/mpiio.h"
+#include "mpiio/mpi_impl.h"
 
 #define LARGE_PIECE (16 * KIB)
 #define LARGE_ACCESS (64 * MIB) /* of a process */

@@ -4,7 +4,7 @@
  * Threads: any. Errors: -errno, with a text for people. */
 #include <stdlib.h>
 
-#include "mpiio/mpiio.h"
+#include "mpiio/mpi_impl.h"
 
 struct connection {
 	struct connection *next;

@@ -1,7 +1,7 @@
 /* Errors: from errno to the classes of MPI, and to the error handlers of files.
  *
  * Threads: any. */
-#include "mpiio/mpiio.h"
+#include "mpiio/mpi_impl.h"
 
 static const struct {
 	int err, class;

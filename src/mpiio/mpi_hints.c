@@ -5,7 +5,7 @@
 #include <ctype.h>
 #include <stdlib.h>
 
-#include "mpiio/mpiio.h"
+#include "mpiio/mpi_impl.h"
 
 const char *const mmethod_names[N_METHODS_OF_MPIIO] = {
 	[M_AUTO] = "auto", [M_MULTIPLE] = "multiple", [M_SIEVE] = "sieve",

@@ -6,7 +6,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
-#include "mpiio/mpiio.h"
+#include "mpiio/mpi_impl.h"
 
 #define SIEVE_READ (4 * MIB)
 #define SIEVE_WRITE (512 * KIB)

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "mpiio/mpiio.h"
+#include "mpiio/mpi_impl.h"
 
 #define PREFIX "sheaf:"
 

@@ -4,7 +4,7 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
-#include "mpiio/mpiio.h"
+#include "mpiio/mpi_impl.h"
 
 void *mpi_next(const char *name)
 {

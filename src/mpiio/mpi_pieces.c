@@ -1,7 +1,7 @@
 /* Both sides of an access piece by piece, for the methods that know no types.
  *
  * Threads: the caller's. Buffers: a batch of pieces of either side. Errors: -errno. */
-#include "mpiio/mpiio.h"
+#include "mpiio/mpi_impl.h"
 
 int mwalk_begin(struct mwalk *w, const struct maccess *a)
 {

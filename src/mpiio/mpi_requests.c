@@ -9,7 +9,7 @@
  * Errors: in the status of the request, and returned by MPI_Wait() and its kind. */
 #include <stdlib.h>
 
-#include "mpiio/mpiio.h"
+#include "mpiio/mpi_impl.h"
 
 struct mrequest {
 	struct maccess *a;

@@ -4,7 +4,7 @@
  * Threads: the caller's. Errors: none; a table is not printed. */
 #include <stdlib.h>
 
-#include "mpiio/mpiio.h"
+#include "mpiio/mpi_impl.h"
 
 void mstats_count(struct maccess *a, enum mmethod how, uint64_t accesses, uint64_t bytes)
 {

@@ -5,12 +5,12 @@
  * there, and the data with it (a write) or back (a read). An aggregator accesses the pieces of all
  * in one list.
  *
- * Threads: the caller's. Buffers: data of one round, at most a window for each aggregator, and at an
+ * Threads: the caller's. Buffers: data of one round: at most a window for each aggregator, and at an
  * aggregator a window for each process. Errors: the first one of any process, in all of them. */
 #include <limits.h>
 #include <stdlib.h>
 
-#include "mpiio/mpiio.h"
+#include "mpiio/mpi_impl.h"
 
 #define AGGREGATORS 8
 #define ALIGN (64 * KIB)

@@ -8,7 +8,7 @@
  * and are MPI_ERR_TYPE. */
 #include <stdlib.h>
 
-#include "mpiio/mpiio.h"
+#include "mpiio/mpi_impl.h"
 
 /* Contents of a datatype: arrays that MPI_Type_get_contents() fills. */
 struct contents {

@@ -8,8 +8,8 @@
  * Threads: as many as the program has; the table of files has a lock, a file itself is used as MPI
  * allows. Errors: functions here return an MPI error class, 0 (MPI_SUCCESS) if all is well; the
  * calls raise it at the file's error handler. */
-#ifndef SHEAF_MPIIO_H
-#define SHEAF_MPIIO_H
+#ifndef SHEAF_MPI_IMPL_H
+#define SHEAF_MPI_IMPL_H
 
 #include <limits.h>
 #include <mpi.h>
