@@ -5,8 +5,8 @@
  * there, and the data with it (a write) or back (a read). An aggregator accesses the pieces of all
  * in one list.
  *
- * Threads: the caller's. Buffers: data of one round: at most a window for each aggregator, and at an
- * aggregator a window for each process. Errors: the first one of any process, in all of them. */
+ * Threads: the caller's. Buffers: data of one round: at most a window for each aggregator, and a
+ * window for each process at an aggregator. Errors: the first one of any process, in all. */
 #include <limits.h>
 #include <stdlib.h>
 
