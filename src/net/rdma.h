@@ -25,6 +25,12 @@
 #define RDMA_READS 4
 #define RDMA_READS_LOADED 1
 
+/* A range of local memory with its key, or of the peer's. */
+struct rdma_range {
+	uint64_t addr, len;
+	uint32_t key;
+};
+
 /* The card of a net. */
 struct rdma_device {
 	struct net *net;
@@ -43,16 +49,11 @@ struct rdma_device {
 	struct net_costs costs;
 	struct reg *reg; /* of user memory; NULL: every request is packed */
 	struct iovec pieces[SEGMENTS_MAX]; /* while memory is exposed */
+	struct rdma_range remote[SEGMENTS_MAX]; /* while a transfer begins */
 	struct list bounces; /* unused ones */
 	uint64_t bounce_spare; /* their bytes */
 	struct fabric_wr wr[RDMA_CHAIN];
 	struct fabric_sge sge[RDMA_CHAIN * FABRIC_SGES];
-};
-
-/* A range of local memory with its key, or of the peer's. */
-struct rdma_range {
-	uint64_t addr, len;
-	uint32_t key;
 };
 
 /* A registered buffer into which pieces are packed. */

@@ -156,10 +156,10 @@ void rdma_message(struct rdma_link *r, struct msg *m)
 
 /* ---- transfers ---- */
 
-/* The peer's ranges of stream bytes [at, at + len), from a descriptor; their number, or -EPROTO:
- * the descriptor has less. out may be NULL. */
-static ssize_t find_remote(const struct wire_bytes *keys, uint64_t at, uint64_t len,
-			   struct rdma_range *out)
+/* The peer's ranges of stream bytes [at, at + len), from a descriptor, go to dev->remote. Their
+ * number, or -EPROTO: the descriptor has less. */
+static ssize_t find_remote(struct rdma_device *dev, const struct wire_bytes *keys, uint64_t at,
+			   uint64_t len)
 {
 	struct xdr x;
 	uint32_t n_list;
@@ -178,11 +178,8 @@ static ssize_t find_remote(const struct wire_bytes *keys, uint64_t at, uint64_t 
 		take = MIN(s.length - skip, len);
 		at -= skip;
 		len -= take;
-		if (!take)
-			continue;
-		if (out)
-			out[n] = (struct rdma_range){ s.addr + skip, take, s.key };
-		n++;
+		if (take)
+			dev->remote[n++] = (struct rdma_range){ s.addr + skip, take, s.key };
 	}
 	return len ? -EPROTO : n;
 }
@@ -195,9 +192,9 @@ static void end_early(struct xfer *x, struct req *q, int error)
 		req_done(q, error, 0);
 }
 
-/* A unit that moves the transfer's buffers to or from n remote ranges. */
+/* A unit that moves the transfer's buffers to or from the first n ranges of dev->remote. */
 static struct rdma_unit *transfer_unit(struct rdma_link *r, enum rdma_kind kind, struct xfer *x,
-				       const struct wire_bytes *keys, uint64_t at, size_t n)
+				       size_t n)
 {
 	struct rdma_unit *u = unit_new(kind, x->n, n);
 
@@ -211,7 +208,7 @@ static struct rdma_unit *transfer_unit(struct rdma_link *r, enum rdma_kind kind,
 	}
 	if (!u)
 		return NULL;
-	find_remote(keys, at, x->len, u->remote);
+	memcpy(u->remote, r->dev->remote, n * sizeof(u->remote[0]));
 	r->dev->load++;
 	u->x = x;
 	u->len = x->len;
@@ -223,14 +220,14 @@ void rdma_put(struct link *l, const struct wire_mem_desc *d, uint64_t at, const 
 {
 	struct rdma_link *r = l->rdma;
 	struct xfer *x = xfer_new(l->net, d->tag, at, src, n, q);
-	ssize_t found = x ? find_remote(&d->keys, at, x->len, NULL) : -ENOMEM;
+	ssize_t found = x ? find_remote(r->dev, &d->keys, at, x->len) : -ENOMEM;
 	struct rdma_unit *u;
 
 	if (found < 0) {
 		end_early(x, q, (int)found);
 		return;
 	}
-	u = transfer_unit(r, RDMA_PUT, x, &d->keys, at, (size_t)found);
+	u = transfer_unit(r, RDMA_PUT, x, (size_t)found);
 	if (!u) {
 		end_early(x, q, -ENOMEM);
 		return;
@@ -344,7 +341,7 @@ void rdma_get(struct link *l, const struct wire_mem_desc *d, uint64_t at, const 
 {
 	struct rdma_link *r = l->rdma;
 	struct xfer *x = xfer_new(l->net, d->tag, at, dst, n, q);
-	ssize_t found = x ? find_remote(&d->keys, at, x->len, NULL) : -ENOMEM;
+	ssize_t found = x ? find_remote(r->dev, &d->keys, at, x->len) : -ENOMEM;
 	struct rdma_unit *u = NULL;
 
 	(void)direct;
@@ -358,7 +355,7 @@ void rdma_get(struct link *l, const struct wire_mem_desc *d, uint64_t at, const 
 		      list_empty(&r->bulk);
 	if (is_client_driven(r, (size_t)found) && invite(r, x) == 0)
 		return;
-	u = transfer_unit(r, RDMA_READ, x, &d->keys, at, (size_t)found);
+	u = transfer_unit(r, RDMA_READ, x, (size_t)found);
 	if (!u) {
 		end_early(x, q, -ENOMEM);
 		return;
