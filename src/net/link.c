@@ -431,7 +431,8 @@ static int on_hello(struct link *l, struct msg *m, bool *kept)
 	l->hello = m;
 	*kept = true;
 	c.backend = h.backends & (BACKEND_TCP | BACKEND_LOOPBACK);
-	if ((h.backends & BACKEND_RDMA) && !n->hub && !l->local_label[0] && rdma_device_get(n))
+	l->peer_knows_rdma = (h.backends & BACKEND_RDMA) && !n->hub && !l->local_label[0];
+	if (l->peer_knows_rdma && rdma_is_ready(n))
 		c.backend |= BACKEND_RDMA;
 	memcpy(c.nonce, l->nonce, sizeof(c.nonce));
 	handshake_mac(l, "server", l->nonce, c.mac);
@@ -495,6 +496,8 @@ static int on_response(struct link *l, struct msg *m)
 	if (e)
 		return e;
 	link_established(l);
+	if (l->peer_knows_rdma && l->role == LINK_CLIENT)
+		rdma_look(l->net);
 	return send_value(l, FRAME_WELCOME, XDR_ANY(xdr_wire_welcome), &w);
 }
 

@@ -46,6 +46,7 @@ void net_fini(struct net *n)
 	close_links(&n->unproven_links);
 	close_links(&n->links);
 	close_links(&n->closing_links);
+	timer_del(n->loop, &n->rdma.look);
 	rdma_device_close(n);
 	msg_slabs_end(n);
 	while ((it = list_pop(&n->spare_xfers)))

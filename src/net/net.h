@@ -82,6 +82,7 @@ struct net_rdma {
 	struct rdma_device *device;
 	int error; /* of the last attempt to open the device */
 	uint64_t retry_at; /* loop time: of the next attempt */
+	struct timer look; /* server: opens the card, when clients are there that know RDMA */
 	char why[RDMA_WHY_MAX]; /* why there is no device */
 	struct {
 		uint8_t addr[16];

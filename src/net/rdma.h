@@ -139,6 +139,11 @@ struct rdma_link {
 /* The card of the net, opened when first needed; NULL: there is none, net->rdma_why says why. */
 struct rdma_device *rdma_device_get(struct net *n);
 void rdma_device_close(struct net *n);
+/* The card is open and works. Opens nothing, so peers without a proof may cause this call. */
+bool rdma_is_ready(const struct net *n);
+/* Server: a client that has proved its key knows RDMA. If no card works, the server looks for one
+ * as soon as the next attempt is due, and again while it has links. */
+void rdma_look(struct net *n);
 /* As mem_make() of the card; cached user memory makes room. */
 int rdma_make(struct rdma_device *d, void *addr, size_t len, unsigned rights,
 	      struct fabric_mem *out);

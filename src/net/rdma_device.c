@@ -1,4 +1,5 @@
-/* The card of a net: opened when the first link wants it, closed with the net. It registers the
+/* The card of a net: a server opens it at its start and, if none works, from a timer while clients
+ * are connected; a client when its first link wants it. It is closed with the net. It registers the
  * slabs of messages and the memory of bulk transfers once, keeps as many shared receives posted as
  * links have been promised, and gives completions to their links.
  *
@@ -356,4 +357,34 @@ struct rdma_device *rdma_device_get(struct net *n)
 		return NULL;
 	}
 	return d;
+}
+
+bool rdma_is_ready(const struct net *n)
+{
+	const struct rdma_device *d = n->rdma.device;
+
+	return d && !n->rdma.is_off && !d->ops->trouble(d->fabric);
+}
+
+static void look_again(struct timer *t)
+{
+	struct net_rdma *r = container_of(t, struct net_rdma, look);
+	struct net *n = container_of(r, struct net, rdma);
+	struct rdma_device *d;
+
+	d = rdma_device_get(n);
+	if (d)
+		log_info("net", "RDMA: %s", d->caps->name);
+	else if (n->n_links)
+		timer_set(n->loop, t, n->loop->now + RETRY_NS);
+}
+
+void rdma_look(struct net *n)
+{
+	struct net_rdma *r = &n->rdma;
+
+	if (!n->loop->env->fabric || r->is_off || r->look.when || rdma_is_ready(n))
+		return;
+	r->look.fire = look_again;
+	timer_set(n->loop, &r->look, MAX(n->loop->now, r->retry_at)); /* or with the next link */
 }

@@ -65,6 +65,8 @@ void scene_cards(struct world *w)
 	sim_fabric_choose(&w->sim, false);
 	for (uint32_t i = 0; i < w->sim.n_nodes; i++)
 		sim_fabric_add(w->sim.nodes[i]);
+	for (uint32_t i = 0; i < w->conf.n_targets; i++)
+		net_open_card(peek_net(w->targets[i].server));
 }
 
 struct sheaf_handle scene_mkdir(struct world *w, uint32_t client, const char *path)

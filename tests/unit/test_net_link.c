@@ -1,5 +1,6 @@
 /* The handshake of a link: which peers are accepted, which are refused and why, and the cost of
  * unauthenticated links. */
+#include "net/mac.h"
 #include "toy_client.h"
 
 /* ---- an accepted link; the test is the dialler ---- */
@@ -179,6 +180,73 @@ static void the_wrong_file_system_target_version_or_role_is_turned_away(void)
 	srv.net.id.has_server_key = false;
 	h.role = LINK_SERVER;
 	CHECK_EQ(greet(&h), EPROTO);
+	end();
+}
+
+/* ---- cards ---- */
+
+static uint32_t n_opens;
+
+static int open_no_card(struct env *e, struct loop *l, const struct fabric_want *want,
+			void (*ready)(void *arg), void *arg, struct fabric **out, char *why,
+			size_t why_len)
+{
+	(void)e;
+	(void)l;
+	(void)want;
+	(void)ready;
+	(void)arg;
+	(void)out;
+	snprintf(why, why_len, "no such device");
+	n_opens++;
+	return -ENODEV;
+}
+
+static const struct fabric_ops no_card = { .open = open_no_card };
+
+/* The link greets and proves its key. */
+static void raw_join(struct raw *r, struct wire_hello *h)
+{
+	struct msg *hello = msg_encode(r->l.net, XDR_ANY(xdr_wire_hello), h, NULL, NULL);
+	struct mac_part parts[] = { { "client", 6 },
+				    { r->l.nonce, sizeof(r->l.nonce) },
+				    { hello->body, hello->len },
+				    { NULL, 0 } };
+	struct wire_response proof;
+
+	CHECK_EQ(raw_say(r, FRAME_HELLO, XDR_ANY(xdr_wire_hello), h), 0);
+	mac_make(proof.mac, r->l.net->id.client_key, parts);
+	CHECK_EQ(raw_say(r, FRAME_RESPONSE, XDR_ANY(xdr_wire_response), &proof), 0);
+	msg_free(hello);
+}
+
+static void only_a_proof_makes_a_server_look_for_a_card(void)
+{
+	struct wire_hello h;
+	struct raw *r;
+
+	begin();
+	w.env.fabric = &no_card;
+	srv.net.hub = NULL; /* as with sockets */
+	h = hello_of(&srv.net);
+	h.backends |= BACKEND_RDMA;
+	n_opens = 0;
+	for (int i = 0; i < 3; i++) {
+		CHECK_EQ(greet(&h), 0);
+		net_world_pass(&w, 100 * NSEC_PER_SEC);
+	}
+	CHECK_EQ(n_opens, 0);
+	r = raw_new(&srv.net);
+	raw_join(r, &h);
+	net_world_pass(&w, NSEC_PER_SEC);
+	CHECK_EQ(n_opens, 1);
+	net_world_pass(&w, 60 * NSEC_PER_SEC); /* and again while clients are there */
+	CHECK_EQ(n_opens, 2);
+	raw_free(r);
+	net_world_pass(&w, 60 * NSEC_PER_SEC);
+	CHECK_EQ(n_opens, 3);
+	net_world_pass(&w, 600 * NSEC_PER_SEC);
+	CHECK_EQ(n_opens, 3);
 	end();
 }
 
@@ -595,6 +663,7 @@ static void an_impostor_of_a_server_is_found_out(void)
 
 TEST_MAIN(TEST(a_good_greeting_is_challenged),
 	  TEST(the_wrong_file_system_target_version_or_role_is_turned_away),
+	  TEST(only_a_proof_makes_a_server_look_for_a_card),
 	  TEST(a_wrong_proof_is_refused_and_counted), TEST(frames_out_of_turn_close_the_link),
 	  TEST(a_silent_stranger_has_five_seconds), TEST(of_too_many_strangers_the_oldest_goes),
 	  TEST(strangers_displace_those_of_the_largest_source_first),
