@@ -9,7 +9,8 @@
 
 struct peer;
 
-enum { BACKEND_TCP = 1, BACKEND_LOOPBACK = 2, BACKEND_RDMA = 4 };
+/* Bits of HELLO and CHALLENGE; FETCH: this end knows FETCH and WORKING, too. */
+enum { BACKEND_TCP = 1, BACKEND_LOOPBACK = 2, BACKEND_RDMA = 4, BACKEND_FETCH = 8 };
 
 #define NET_SCRATCH (64 * KIB)
 uint8_t *net_scratch(struct net *n); /* allocates n->scratch; NULL: out of memory */

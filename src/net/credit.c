@@ -16,6 +16,13 @@ bool credits_may_send(const struct credits *c, bool is_credit)
 	return (int32_t)(c->may_send - c->sent) > (is_credit ? 0 : 1);
 }
 
+uint32_t credits_left(const struct credits *c)
+{
+	int32_t left = (int32_t)(c->may_send - c->sent) - 1;
+
+	return left > 0 ? (uint32_t)left : 0;
+}
+
 uint32_t credits_send(struct credits *c)
 {
 	c->sent++;

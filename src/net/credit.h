@@ -23,6 +23,7 @@ struct credits {
 void credits_init(struct credits *c);
 /* is_credit: a message that only carries credits. */
 bool credits_may_send(const struct credits *c, bool is_credit);
+uint32_t credits_left(const struct credits *c); /* messages that may be sent now */
 /* A message is sent; returns the number to put into it. */
 uint32_t credits_send(struct credits *c);
 /* A buffer of the peer is used without a message (immediate data). */

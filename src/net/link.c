@@ -378,7 +378,8 @@ void link_connected(struct link *l)
 	struct wire_hello h = { .version_min = SHEAF_VERSION,
 				.version_max = SHEAF_VERSION,
 				.role = l->role,
-				.backends = BACKEND_TCP | BACKEND_LOOPBACK | BACKEND_RDMA,
+				.backends = BACKEND_TCP | BACKEND_LOOPBACK | BACKEND_RDMA |
+					    BACKEND_FETCH,
 				.target = l->want_target,
 				.host = wire_text(n->id.host),
 				.key = wire_text(l->role == LINK_CLIENT ? n->id.key_name : "") };
@@ -430,7 +431,8 @@ static int on_hello(struct link *l, struct msg *m, bool *kept)
 			      "no key of that name here: add it to the servers' cluster file");
 	l->hello = m;
 	*kept = true;
-	c.backend = h.backends & (BACKEND_TCP | BACKEND_LOOPBACK);
+	l->peer_fetches = h.backends & BACKEND_FETCH;
+	c.backend = h.backends & (BACKEND_TCP | BACKEND_LOOPBACK | BACKEND_FETCH);
 	l->peer_knows_rdma = (h.backends & BACKEND_RDMA) && !n->hub && !l->local_label[0];
 	if (l->peer_knows_rdma && rdma_is_ready(n))
 		c.backend |= BACKEND_RDMA;
@@ -452,6 +454,7 @@ static int on_challenge(struct link *l, struct msg *m)
 	if (!mac_equal(mac, c.mac))
 		return -EKEYREJECTED;
 	l->peer_has_rdma = c.backend & BACKEND_RDMA;
+	l->peer_fetches = c.backend & BACKEND_FETCH;
 	handshake_mac(l, "client", c.nonce, r.mac);
 	l->state = LINK_WAIT_WELCOME;
 	return send_value(l, FRAME_RESPONSE, XDR_ANY(xdr_wire_response), &r);
@@ -601,6 +604,7 @@ static int check_head(const struct link *l, const struct wire_frame_head *h)
 		[FRAME_ATTACH] = { false, LINK_UP, LINK_UP, HELLO_MAX },
 		[FRAME_ATTACHED] = { true, LINK_UP, LINK_UP, HELLO_MAX },
 		[FRAME_INVITE] = { true, LINK_UP, LINK_UP, HELLO_MAX },
+		[FRAME_FETCH] = { false, LINK_UP, LINK_UP, HELLO_MAX },
 	};
 
 	if (h->kind >= ARRAY_LEN(rule) || h->kind < FRAME_HELLO ||
@@ -618,7 +622,7 @@ int link_check_head(struct link *l, const struct wire_frame_head *h)
 
 	if (h->kind == FRAME_DATA)
 		return l->state == LINK_UP && h->length <= CHUNK_MAX ? 0 : -EPROTO;
-	return h->kind == FRAME_INVITE || goes_by_rdma ? -EPROTO : check_head(l, h);
+	return h->kind >= FRAME_INVITE || goes_by_rdma ? -EPROTO : check_head(l, h);
 }
 
 int link_check_rdma(struct link *l, const struct wire_frame_head *h)

@@ -1,5 +1,6 @@
 /* Memory of messages. Up to slab_msgs_max messages of a net come from slabs, which a network card
- * can register as a whole; further ones, and long ones, have memory of their own.
+ * can register as a whole, and up to longs_max long ones from slabs of one message each. Further
+ * ones have memory of their own.
  *
  * Threads: the loop's. A slab lives until its net has ended and its last message is free: a message
  * may pass to another net of the process, and calls may hold it for longer. */
@@ -27,9 +28,25 @@ static void add_slab(struct net *n)
 		struct msg *m = (struct msg *)(s->mem + i * msg_bytes());
 
 		m->slab = s;
-		m->cap = MSG_SHORT;
 		list_push(&n->spare_msgs, &m->link);
 	}
+}
+
+/* Adds a slab of one long message; nothing, if there are as many as there may be. */
+static void add_long(struct net *n)
+{
+	size_t bytes = sizeof(struct msg) + MSG_MAX;
+	struct msg_slab *s = n->n_longs < n->longs_max ? malloc(sizeof(*s) + bytes) : NULL;
+	struct msg *m;
+
+	if (!s)
+		return;
+	*s = (struct msg_slab){ .net = n, .bytes = bytes, .is_long = true };
+	list_push(&n->slabs, &s->link);
+	n->n_longs++;
+	m = (struct msg *)s->mem;
+	m->slab = s;
+	list_push(&n->spare_longs, &m->link);
 }
 
 static void msg_init(struct msg *m, struct net *n)
@@ -40,7 +57,7 @@ static void msg_init(struct msg *m, struct net *n)
 	m->behind = 0;
 }
 
-static struct msg *msg_own(struct net *n, uint32_t cap)
+struct msg *msg_own(struct net *n, uint32_t cap)
 {
 	struct msg *m;
 
@@ -56,13 +73,18 @@ static struct msg *msg_own(struct net *n, uint32_t cap)
 
 struct msg *msg_new(struct net *n, uint32_t cap)
 {
+	bool is_long = cap > MSG_SHORT;
+	struct list *spare = is_long ? &n->spare_longs : &n->spare_msgs;
 	struct msg *m;
 
-	if (cap <= MSG_SHORT && list_empty(&n->spare_msgs) && n->n_slab_msgs < n->slab_msgs_max)
+	if (list_empty(spare) && is_long)
+		add_long(n);
+	else if (list_empty(spare) && n->n_slab_msgs < n->slab_msgs_max)
 		add_slab(n);
-	if (cap > MSG_SHORT || list_empty(&n->spare_msgs))
+	if (list_empty(spare) || cap > MSG_MAX)
 		return msg_own(n, cap);
-	m = list_entry(list_pop(&n->spare_msgs), struct msg, link);
+	m = list_entry(list_pop(spare), struct msg, link);
+	m->cap = is_long ? cap : MSG_SHORT;
 	m->slab->n_used++;
 	msg_init(m, n);
 	return m;
@@ -91,7 +113,7 @@ void msg_free(struct msg *m)
 	}
 	s->n_used--;
 	if (s->net)
-		list_push_front(&s->net->spare_msgs, &m->link);
+		list_push_front(s->is_long ? &s->net->spare_longs : &s->net->spare_msgs, &m->link);
 	else if (!s->n_used)
 		free(s);
 }
@@ -101,6 +123,7 @@ void msg_slabs_end(struct net *n)
 	struct list *it;
 
 	list_init(&n->spare_msgs);
+	list_init(&n->spare_longs);
 	while ((it = list_pop(&n->slabs))) {
 		struct msg_slab *s = list_entry(it, struct msg_slab, link);
 

@@ -10,15 +10,16 @@ struct net;
 
 #define MSG_SHORT (9 * KIB) /* body of a message in a slab: includes a little inline data */
 #define MSG_PER_SLAB 28 /* 256 KiB */
+#define MSG_LONGS 4 /* long messages that a net with RDMA keeps, of MSG_MAX bytes each */
 #define MSG_SLABS_FIRST 9 /* slabs of a net; each link with RDMA may have one more */
 
-/* Memory of several messages; see msg.c. */
+/* Memory of several messages, or of a long one; see msg.c. */
 struct msg_slab {
 	struct list link;
 	struct net *net; /* NULL: ended */
 	uint32_t n_used;
 	size_t bytes; /* of mem */
-	bool is_registered;
+	bool is_long, is_registered;
 	struct fabric_mem registered;
 	_Alignas(16) char mem[];
 };
@@ -36,6 +37,7 @@ struct msg {
 	uint8_t body[];
 };
 struct msg *msg_new(struct net *n, uint32_t cap); /* NULL: out of memory */
+struct msg *msg_own(struct net *n, uint32_t cap); /* the same, never of a slab */
 void msg_free(struct msg *m); /* accepts NULL */
 static inline size_t msg_memory(const struct msg *m)
 {

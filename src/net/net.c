@@ -19,6 +19,7 @@ void net_init(struct net *n, struct loop *l, const struct net_identity *id)
 	list_init(&n->closing_links);
 	list_init(&n->slabs);
 	list_init(&n->spare_msgs);
+	list_init(&n->spare_longs);
 	list_init(&n->spare_xfers);
 	list_init(&n->acceptors);
 }

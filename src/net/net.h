@@ -113,9 +113,10 @@ struct net {
 	size_t queued; /* bytes of queued messages, over all links */
 	struct inflow inflow;
 	struct net_rdma rdma;
-	struct list slabs, spare_msgs; /* see msg.c */
+	struct list slabs, spare_msgs, spare_longs; /* see msg.c */
 	struct list spare_xfers;
 	uint32_t n_slab_msgs, slab_msgs_max;
+	uint32_t n_longs, longs_max;
 	struct list acceptors;
 	uint64_t bad_links; /* links refused or closed because of what they sent */
 	uint64_t refused[N_REFUSALS];

@@ -111,6 +111,13 @@ static const struct net_ops rdma_ops = {
 
 /* ---- messages ---- */
 
+void rdma_deliver(struct rdma_link *r, uint32_t kind, uint64_t tag, struct msg *m)
+{
+	if (kind == FRAME_REPLY)
+		rdma_answered(r, tag);
+	link_message(r->l, kind, tag, m);
+}
+
 /* A part of a long message. 0, or -errno: the link is closed. */
 static int join(struct rdma_link *r, struct msg *part, uint32_t len)
 {
@@ -127,7 +134,7 @@ static int join(struct rdma_link *r, struct msg *part, uint32_t len)
 	if (m->len < r->partial_head.length)
 		return 0;
 	r->partial = NULL;
-	link_message(r->l, r->partial_head.kind, r->partial_head.tag, m);
+	rdma_deliver(r, r->partial_head.kind, r->partial_head.tag, m);
 	return 0;
 }
 
@@ -137,7 +144,7 @@ static int begin_long(struct rdma_link *r, const struct wire_frame_head *h, stru
 	int e = r->partial ? -EPROTO : 0;
 
 	if (!e) {
-		r->partial = msg_new(r->l->net, h->length);
+		r->partial = msg_own(r->l->net, h->length);
 		e = r->partial ? 0 : -ENOMEM;
 	}
 	if (e) {
@@ -179,10 +186,13 @@ static int take_message(struct rdma_link *r, struct msg *m, uint32_t len)
 	case FRAME_INVITE:
 		e = rdma_invited(r, &h, m);
 		break;
+	case FRAME_FETCH:
+		e = rdma_fetch(r, &h, m);
+		break;
 	case FRAME_CREDIT:
 		break;
 	default:
-		link_message(r->l, h.kind, h.tag, m);
+		rdma_deliver(r, h.kind, h.tag, m);
 		return 0;
 	}
 	msg_free(m);
@@ -274,6 +284,8 @@ static struct rdma_link *rdma_new(struct link *l, struct wire_attach *a)
 	list_init(&r->bulk);
 	list_init(&r->posted);
 	list_init(&r->grants);
+	list_init(&r->offers);
+	list_init(&r->fetches);
 	list_init(&r->deferred.link);
 	r->deferred.run = rdma_flush_deferred;
 	credits_init(&r->credits);

@@ -3,6 +3,7 @@
  *   net_rdma.c      attaching to a link and detaching, the table of operations
  *   rdma_device.c   the card of a net: its memory, shared receives, completions
  *   rdma_send.c     units of work become chains of work requests
+ *   rdma_fetch.c    long requests, which the server reads
  *   rdma_mem.c      a client's exposed memory and its descriptor
  *   rdma_costs.c    what a work request costs
  *
@@ -77,13 +78,14 @@ struct rdma_exposed {
 	struct rdma_range ranges[]; /* in the order of the stream, local keys */
 };
 
-enum rdma_kind { RDMA_MESSAGE, RDMA_PUT, RDMA_READ, RDMA_FILL };
+enum rdma_kind { RDMA_MESSAGE, RDMA_PUT, RDMA_READ, RDMA_FILL, RDMA_FETCH };
 
 /* Work that is posted in order, as one or more work requests. */
 struct rdma_unit {
 	struct list link;
 	enum rdma_kind kind;
-	struct msg *m; /* MESSAGE */
+	struct msg *m; /* MESSAGE; FETCH: the request that is read, NULL before its turn */
+	uint64_t tag; /* FETCH */
 	bool is_credit; /* MESSAGE: it has only credits */
 	uint32_t message_key;
 	bool is_registered; /* by message_mem, for this unit alone */
@@ -124,6 +126,10 @@ struct rdma_link {
 	uint64_t n_posted, n_completed; /* work requests */
 	struct list grants;
 	uint32_t next_grant;
+	struct list offers; /* client: requests that the server may read; see rdma_fetch.c */
+	struct list fetches; /* server: units that wait until one is over */
+	uint32_t n_fetches; /* with the one that is read */
+	bool is_fetching;
 	struct msg *partial; /* a long message that is arriving */
 	struct wire_frame_head partial_head;
 	struct deferred deferred;
@@ -147,9 +153,11 @@ void rdma_look(struct net *n);
 /* As mem_make() of the card; cached user memory makes room. */
 int rdma_make(struct rdma_device *d, void *addr, size_t len, unsigned rights,
 	      struct fabric_mem *out);
-/* The key of memory in a slab or in net->bulk. False: it is not registered. */
+/* The key of memory in net->bulk. False: it is not registered. */
 bool rdma_local_key(struct rdma_device *d, const void *addr, uint64_t len, uint32_t *key);
-bool rdma_message_key(struct rdma_device *d, struct msg *m, uint32_t *key);
+/* The key of a message's slab, registered when it is first used; NULL: it is not registered. Long
+ * messages of a client can be read by its servers. */
+const struct fabric_mem *rdma_message_mem(struct rdma_device *d, struct msg *m);
 uint32_t rdma_sends(const struct rdma_device *d); /* length of a link's send queue */
 /* Posts receives as promised: -ENOMEM. */
 int rdma_receives_post(struct rdma_device *d);
@@ -179,6 +187,19 @@ void rdma_flush_deferred(struct deferred *d);
 /* Ends all units and grants; nothing can reach their buffers any more. */
 void rdma_end_units(struct rdma_link *r, int error);
 
+struct rdma_unit *rdma_unit_new(enum rdma_kind kind, size_t n_local, size_t n_remote);
+void rdma_queue_first(struct rdma_link *r, struct rdma_unit *u); /* before data that wait */
+
+/* ---- rdma_fetch.c ---- */
+
+/* Client: lets the server read this request, and takes m. False: it is to be sent in parts. */
+bool rdma_offer(struct rdma_link *r, struct msg *m);
+void rdma_answered(struct rdma_link *r, uint64_t tag); /* the reply is there */
+void rdma_end_offers(struct rdma_link *r);
+/* Server: the client names a request. 0 or -errno, which closes the link. */
+int rdma_fetch(struct rdma_link *r, const struct wire_frame_head *h, struct msg *m);
+void rdma_fetched(struct rdma_link *r, struct msg *m); /* it has been read; takes m */
+
 /* ---- rdma_mem.c ---- */
 
 int rdma_expose(struct link *l, struct net_desc *d);
@@ -204,6 +225,8 @@ bool rdma_is_due(const struct peer *p);
 void rdma_failed(struct link *l, const char *why);
 
 void rdma_received(struct rdma_link *r, struct msg *m, uint32_t len); /* takes m */
+/* A whole message is there; takes m. May close the link. */
+void rdma_deliver(struct rdma_link *r, uint32_t kind, uint64_t tag, struct msg *m);
 /* Call it before work is added, or the peer begins to owe data: from then on the link is closed
  * when nothing moves within the timeout. */
 void rdma_watch(struct rdma_link *r);

@@ -132,19 +132,20 @@ int rdma_make(struct rdma_device *d, void *addr, size_t len, unsigned rights,
 	return e;
 }
 
-bool rdma_message_key(struct rdma_device *d, struct msg *m, uint32_t *key)
+const struct fabric_mem *rdma_message_mem(struct rdma_device *d, struct msg *m)
 {
 	struct msg_slab *s = m->slab;
+	bool is_offered = s && s->is_long && !d->net->server;
 
 	if (!s || s->net != d->net)
-		return false;
+		return NULL;
 	if (!s->is_registered) {
-		s->is_registered =
-			!rdma_make(d, s->mem, s->bytes, FABRIC_LOCAL_WRITE, &s->registered);
+		s->is_registered = !rdma_make(d, s->mem, s->bytes,
+					      is_offered ? FABRIC_REMOTE_READ : FABRIC_LOCAL_WRITE,
+					      &s->registered);
 		d->net->account.registrations += s->is_registered;
 	}
-	*key = s->registered.lkey;
-	return s->is_registered;
+	return s->is_registered ? &s->registered : NULL;
 }
 
 bool rdma_local_key(struct rdma_device *d, const void *addr, uint64_t len, uint32_t *key)
@@ -186,16 +187,18 @@ int rdma_receives_post(struct rdma_device *d)
 {
 	while (d->n_receives < MIN(d->n_wanted + d->n_lost, d->caps->receive_depth)) {
 		struct msg *m = msg_new(d->net, MSG_SHORT);
+		const struct fabric_mem *mem = m ? rdma_message_mem(d, m) : NULL;
 		struct fabric_receive r = { .len = RECEIVE_BYTES };
 		uint32_t id = d->next_receive;
 
 		while (d->receives[id])
 			id = (id + 1) % d->caps->receive_depth;
-		if (!m || !rdma_message_key(d, m, &r.lkey)) {
+		if (!mem) {
 			msg_free(m);
 			return -ENOMEM;
 		}
 		r.id = id;
+		r.lkey = mem->lkey;
 		r.addr = m->head;
 		if (d->ops->receive(d->fabric, &r, 1)) {
 			msg_free(m);
@@ -258,6 +261,7 @@ static int open_device(struct rdma_device *d)
 		return e;
 	d->caps = d->ops->caps(d->fabric);
 	n->rdma.device = d;
+	n->longs_max = MSG_LONGS;
 	d->receives = calloc(d->caps->receive_depth, sizeof(struct msg *));
 	if (!d->receives)
 		return -ENOMEM;

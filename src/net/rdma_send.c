@@ -18,7 +18,7 @@
 
 /* ---- units ---- */
 
-static struct rdma_unit *unit_new(enum rdma_kind kind, size_t n_local, size_t n_remote)
+struct rdma_unit *rdma_unit_new(enum rdma_kind kind, size_t n_local, size_t n_remote)
 {
 	struct rdma_unit *u =
 		calloc(1, sizeof(*u) + (n_local + n_remote) * sizeof(struct rdma_range));
@@ -48,12 +48,15 @@ static void count_message(struct rdma_link *r, const struct msg *m, bool queued)
 
 static void unit_end(struct rdma_link *r, struct rdma_unit *u, int error)
 {
+	struct msg *fetched = u->kind == RDMA_FETCH && !error ? u->m : NULL;
+
 	list_del(&u->link);
-	if (u->m)
+	if (u->kind == RDMA_MESSAGE)
 		count_message(r, u->m, false);
 	if (u->is_registered)
 		r->dev->ops->mem_drop(r->dev->fabric, &u->message_mem);
-	msg_free(u->m);
+	if (!fetched)
+		msg_free(u->m);
 	if (u->x && u->kind == RDMA_READ && !error)
 		link_note_delay(r->l, u->x);
 	if (u->x) {
@@ -63,6 +66,8 @@ static void unit_end(struct rdma_link *r, struct rdma_unit *u, int error)
 	if (u->exposed && !--u->exposed->n_fills)
 		rdma_fill_ended(u->exposed);
 	free(u);
+	if (fetched)
+		rdma_fetched(r, fetched); /* may close the link */
 }
 
 static void queue_unit(struct rdma_link *r, struct list *where, struct rdma_unit *u)
@@ -72,16 +77,25 @@ static void queue_unit(struct rdma_link *r, struct list *where, struct rdma_unit
 	loop_defer_last(r->l->net->loop, &r->deferred);
 }
 
+void rdma_queue_first(struct rdma_link *r, struct rdma_unit *u)
+{
+	queue_unit(r, &r->control, u);
+}
+
 /* ---- messages ---- */
 
 /* Gives the message a key when it is posted: that of its slab, or one for this message alone. */
 static int register_message(struct rdma_link *r, struct rdma_unit *u)
 {
+	const struct fabric_mem *slab = rdma_message_mem(r->dev, u->m);
 	int e;
 
-	if (u->is_registered || rdma_message_key(r->dev, u->m, &u->message_key))
+	if (slab)
+		u->message_key = slab->lkey;
+	if (slab || u->is_registered)
 		return 0;
-	e = rdma_make(r->dev, u->m->head, FRAME_HEAD + u->m->len, 0, &u->message_mem);
+	e = rdma_make(r->dev, u->m->head, FRAME_HEAD + u->m->len,
+		      u->kind == RDMA_FETCH ? FABRIC_LOCAL_WRITE : 0, &u->message_mem);
 	r->l->account->registrations += !e;
 	u->is_registered = !e;
 	u->message_key = u->message_mem.lkey;
@@ -90,7 +104,7 @@ static int register_message(struct rdma_link *r, struct rdma_unit *u)
 
 static int queue_message(struct rdma_link *r, struct list *where, struct msg *m)
 {
-	struct rdma_unit *u = unit_new(RDMA_MESSAGE, 0, 0);
+	struct rdma_unit *u = rdma_unit_new(RDMA_MESSAGE, 0, 0);
 
 	if (!u) {
 		msg_free(m);
@@ -142,6 +156,8 @@ void rdma_message(struct rdma_link *r, struct msg *m)
 	bool follows = m->behind && has_data_of(&r->bulk, m->behind);
 	int e;
 
+	if (m->len > MSG_SHORT && rdma_offer(r, m))
+		return;
 	if (m->len > MSG_SHORT) {
 		e = queue_long(r, m);
 		msg_free(m);
@@ -196,7 +212,7 @@ static void end_early(struct xfer *x, struct req *q, int error)
 static struct rdma_unit *transfer_unit(struct rdma_link *r, enum rdma_kind kind, struct xfer *x,
 				       size_t n)
 {
-	struct rdma_unit *u = unit_new(kind, x->n, n);
+	struct rdma_unit *u = rdma_unit_new(kind, x->n, n);
 
 	for (size_t i = 0; u && i < x->n; i++) {
 		u->local[i].addr = (uintptr_t)x->iov[i].iov_base;
@@ -368,7 +384,7 @@ void rdma_get(struct link *l, const struct wire_mem_desc *d, uint64_t at, const 
 static struct rdma_unit *fill_unit(struct rdma_exposed *e, uint64_t at, uint64_t len,
 				   const struct wire_rdma_segments *segs)
 {
-	struct rdma_unit *u = unit_new(RDMA_FILL, e->n_ranges, segs->n_list);
+	struct rdma_unit *u = rdma_unit_new(RDMA_FILL, e->n_ranges, segs->n_list);
 	uint32_t n = 0;
 
 	if (!u)
@@ -486,7 +502,9 @@ static void data_wr(struct rdma_link *r, struct rdma_unit *u, struct fabric_wr *
 	uint64_t most =
 		MIN(MIN(to->len - u->remote_at, u->len - u->done), r->dev->caps->message_max);
 
-	*wr = (struct fabric_wr){ .op = u->kind == RDMA_READ ? FABRIC_READ : FABRIC_WRITE,
+	bool reads = u->kind == RDMA_READ || u->kind == RDMA_FETCH;
+
+	*wr = (struct fabric_wr){ .op = reads ? FABRIC_READ : FABRIC_WRITE,
 				  .sge = sge,
 				  .remote = to->addr + u->remote_at,
 				  .rkey = to->key };
@@ -526,8 +544,13 @@ static bool make_wr(struct rdma_link *r, struct rdma_unit *u, struct fabric_wr *
 /* A message that cannot be registered waits for others to complete. */
 static bool is_ready(struct rdma_link *r, struct rdma_unit *u)
 {
-	if (u->kind != RDMA_MESSAGE || !register_message(r, u))
+	if (!u->m)
 		return true;
+	if (!register_message(r, u)) {
+		if (u->kind == RDMA_FETCH)
+			u->ranges[0].key = u->message_key;
+		return true;
+	}
 	r->is_starved = list_empty(&r->posted);
 	return false;
 }
@@ -585,7 +608,7 @@ static void send_credits(struct rdma_link *r)
 	if (!credits_are_due(&r->credits) || !credits_may_send(&r->credits, true) || !send_room(r))
 		return;
 	m = msg_new(r->l->net, 0);
-	u = m ? unit_new(RDMA_MESSAGE, 0, 0) : NULL;
+	u = m ? rdma_unit_new(RDMA_MESSAGE, 0, 0) : NULL;
 	if (!u) {
 		msg_free(m);
 		return;
@@ -635,8 +658,12 @@ void rdma_sent(struct rdma_link *r)
 
 	if (!u || !u->is_credit) /* a peer that lets only credits pass does not move */
 		r->moved_at = r->l->net->loop->now;
-	for (; u && u->last <= r->n_completed; u = list_first(&r->posted, struct rdma_unit, link))
+	while (u && u->last <= r->n_completed && !r->is_closing) {
 		unit_end(r, u, 0);
+		u = list_first(&r->posted, struct rdma_unit, link);
+	}
+	if (r->is_closing)
+		return;
 	if (!list_empty(&r->control) || !list_empty(&r->bulk) || credits_are_due(&r->credits))
 		loop_defer_last(r->l->net->loop, &r->deferred);
 }
@@ -656,6 +683,8 @@ void rdma_end_units(struct rdma_link *r, int error)
 	end_list(r, &r->posted, error);
 	end_list(r, &r->control, error);
 	end_list(r, &r->bulk, error);
+	end_list(r, &r->fetches, error);
+	rdma_end_offers(r);
 	while ((g = list_first(&r->grants, struct rdma_grant, link)))
 		grant_end(r, g, error);
 }

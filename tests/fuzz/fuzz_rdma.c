@@ -87,6 +87,8 @@ static struct {
 	bool is_exposed;
 	const uint8_t *segments; /* of the last descriptor or invitation ... */
 	size_t n_segments; /* ... of each side; NULL: not checked */
+	struct wire_rdma_segment fetches[STEPS]; /* named to the server */
+	size_t n_fetches;
 } g;
 
 /* ---- sockets: what is sent is lost ---- */
@@ -291,6 +293,11 @@ static bool is_named(const struct fabric *f, uint64_t at, uint64_t len, uint32_t
 
 	if (!by_server)
 		return names(g.segments, g.n_segments, at, len, key);
+	for (size_t i = 0; i < g.n_fetches; i++)
+		if (key == g.fetches[i].key && at >= g.fetches[i].addr &&
+		    at - g.fetches[i].addr <= g.fetches[i].length &&
+		    len <= g.fetches[i].length - (at - g.fetches[i].addr))
+			return true;
 	for (int i = 0; i < REQS; i++)
 		if (g.desc[i].keys.p && names(g.desc[i].keys.p, g.desc[i].keys.len, at, len, key))
 			return true;
@@ -532,6 +539,18 @@ static void by_tcp(struct link *l, uint32_t kind, const uint8_t *p, size_t len)
 	link_message(l, kind, 0, message(l->net, p, len));
 }
 
+/* If the message is a FETCH, the server may read this memory. */
+static void note_fetch(const uint8_t *p, size_t len)
+{
+	struct wire_frame_head h;
+	struct xdr x;
+
+	xdr_decoder(&x, (void *)(uintptr_t)p, len, NULL);
+	if (xdr_wire_frame_head(&x, &h) && h.kind == FRAME_FETCH &&
+	    xdr_wire_rdma_segment(&x, &g.fetches[g.n_fetches]))
+		g.n_fetches++;
+}
+
 /* A completion of the link's first receive. */
 static void arrives(struct link *l, enum fabric_event event, const uint8_t *p, size_t len,
 		    uint32_t imm)
@@ -546,6 +565,8 @@ static void arrives(struct link *l, enum fabric_event event, const uint8_t *p, s
 	memmove(f->receives, f->receives + 1, f->n_receives * sizeof(r));
 	len = MIN(len, (size_t)r.len);
 	memcpy(r.addr, p, len);
+	if (l == g.accepted)
+		note_fetch(r.addr, len);
 	complete(f, (struct fabric_completion){ .event = event,
 						.id = r.id,
 						.owner = f->qp->owner,
@@ -852,6 +873,44 @@ static void write_invite_seeds(void)
 	write_seed("invited_and_failed", s);
 }
 
+/* A message that names a request of `len` bytes to the server. */
+static void add_fetch(struct seed *s, uint64_t addr, uint64_t len)
+{
+	struct wire_rdma_segment g1 = { addr, len, 7 };
+	uint8_t b[1 + SEGMENT_BYTES];
+	struct xdr x;
+
+	b[0] = FRAME_FETCH << 4;
+	xdr_encoder(&x, b + 1, SEGMENT_BYTES);
+	assert(xdr_wire_rdma_segment(&x, &g1));
+	add(s, S_MESSAGE, b, sizeof(b));
+}
+
+static void write_fetch_seeds(void)
+{
+	struct seed *s = attached();
+
+	for (int i = 0; i < 3; i++)
+		add_fetch(s, 4096, 20000 + (uint64_t)i * 50000);
+	for (int i = 0; i < 4; i++)
+		add(s, S_COMPLETE, "", 0);
+	write_seed("fetches", s);
+	s = attached();
+	add_fetch(s, 4096, 131072);
+	add_fetch(s, 4096, 10);
+	add(s, S_FAIL, "\1", 1);
+	write_seed("fetch_refused", s);
+	s = attached();
+	add_fetch(s, 4096, 131073);
+	write_seed("fetch_too_long", s);
+	s = attached();
+	add_fetch(s, UINT64_MAX - 5, 20000);
+	write_seed("fetch_wraps", s);
+	s = attached();
+	add_fetch(s, 4096, 0);
+	write_seed("fetch_of_nothing", s);
+}
+
 static void write_message_seeds(void)
 {
 	static uint8_t body[1 + 9000];
@@ -895,6 +954,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		write_transfer_seeds();
 		write_invite_seeds();
 		write_message_seeds();
+		write_fetch_seeds();
 	}
 	seeded = true;
 	start();

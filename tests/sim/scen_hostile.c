@@ -353,6 +353,45 @@ static bool has_other_count(struct prey *p)
 	return xdr_u32(&x, &count);
 }
 
+/* ---- requests that the server reads ---- */
+
+/* Sends a FETCH instead of a request. */
+static bool name_request(struct prey *p, struct wire_rdma_segment s)
+{
+	struct xdr x;
+
+	if (!is_request(p))
+		return false;
+	xdr_encoder(&x, p->body, SEGMENT_BYTES);
+	xdr_wire_rdma_segment(&x, &s);
+	p->h.kind = FRAME_FETCH;
+	p->h.length = (uint32_t)xdr_used(&x);
+	p->sge.len = FRAME_HEAD + p->h.length;
+	return true;
+}
+
+static bool names_request_without_key(struct prey *p)
+{
+	uint32_t key = (uint32_t)sim_below(evil.sim, UINT32_MAX);
+
+	return name_request(p, (struct wire_rdma_segment){ (uintptr_t)p->body, 20000, key });
+}
+
+static bool names_request_too_long(struct prey *p)
+{
+	return name_request(p, (struct wire_rdma_segment){ (uintptr_t)p->body, MSG_MAX + 1, 7 });
+}
+
+static bool names_request_of_no_bytes(struct prey *p)
+{
+	return name_request(p, (struct wire_rdma_segment){ (uintptr_t)p->body, 0, 7 });
+}
+
+static bool names_request_that_wraps(struct prey *p)
+{
+	return name_request(p, (struct wire_rdma_segment){ UINT64_MAX - 10, 20000, 7 });
+}
+
 /* ---- the card of the attacker ---- */
 
 static void catch_grant(const struct fabric_wr *wr)
@@ -607,6 +646,14 @@ static const struct attack messages[] = {
 	{ 0 },
 };
 
+static const struct attack fetches[] = {
+	{ "request without a key", names_request_without_key, 1, BREAKS, 0, false },
+	{ "request too long", names_request_too_long, 1, CLOSES, REFUSED_PROTOCOL, false },
+	{ "request of no bytes", names_request_of_no_bytes, 1, CLOSES, REFUSED_PROTOCOL, false },
+	{ "request that wraps", names_request_that_wraps, 1, CLOSES, REFUSED_PROTOCOL, false },
+	{ 0 },
+};
+
 static const struct attack grants[] = {
 	{ "immediate data of no grant", is_imm_of_no_grant, 1, CLOSES, REFUSED_PROTOCOL, false },
 	{ "immediate data of another grant", is_imm_of_other_grant, 1, CLOSES, REFUSED_PROTOCOL,
@@ -684,6 +731,11 @@ static void messages_that_lie(struct world *w)
 	attack_all(w, messages);
 }
 
+static void fetches_that_lie(struct world *w)
+{
+	attack_all(w, fetches);
+}
+
 static void grants_abused(struct world *w)
 {
 	attack_all(w, grants);
@@ -727,7 +779,7 @@ static void no_credits(struct world *w)
 struct flood {
 	struct watch x;
 	struct msg *m; /* empty */
-	uint32_t key;
+	const struct fabric_mem *mem; /* of its slab */
 };
 
 /* Sends as many empty messages as its card takes, beside those of the client. */
@@ -735,7 +787,7 @@ static bool flood(void *arg)
 {
 	struct flood *f = arg;
 	struct rdma_link *r = f->x.l->rdma;
-	struct fabric_sge sge = { f->m->head, FRAME_HEAD, f->key };
+	struct fabric_sge sge = { f->m->head, FRAME_HEAD, f->mem->lkey };
 	struct fabric_wr wr = { .op = FABRIC_SEND,
 				.is_signalled = true,
 				.id = r->n_completed,
@@ -763,7 +815,8 @@ static void too_many_messages(struct world *w)
 	link_ref(f.x.l);
 	f.x.refused = refusals(w, a.why);
 	f.m = msg_new(f.x.l->net, 0);
-	if (!f.m || !rdma_message_key(f.x.l->rdma->dev, f.m, &f.key))
+	f.mem = f.m ? rdma_message_mem(f.x.l->rdma->dev, f.m) : NULL;
+	if (!f.mem)
 		abort();
 	frame_head_encode(f.m->head, &h);
 	evil.attack = &a;
@@ -963,6 +1016,7 @@ const struct scenario scenes_hostile[] = {
 	{ "rdma-no-credits", no_credits, 1, 1, 2, false },
 	{ "rdma-too-many-messages", too_many_messages, 1, 1, 2, false },
 	{ "rdma-messages-that-lie", messages_that_lie, 1, 1, 2, false },
+	{ "rdma-fetches-that-lie", fetches_that_lie, 1, 1, 2, false },
 	{ "rdma-grants-abused", grants_abused, 1, 1, 2, false },
 	{ "rdma-descriptors-that-lie", descriptors_that_lie, 1, 1, 2, false },
 	{ 0 },

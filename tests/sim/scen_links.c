@@ -350,7 +350,76 @@ static void long_messages(struct world *w)
 	scene_met(w);
 }
 
+/* ---- requests that the server reads ---- */
+
+#define AT_ONCE 4
+#define FETCHED_BYTES (SEGMENTS_MAX * SHORT_PIECE)
+
+/* A read into as many pieces as there may be: their descriptor makes the request long. */
+static struct cop *read_many_pieces(struct world *w, struct cfile *f, uint32_t i)
+{
+	static struct iovec iov[AT_ONCE][SEGMENTS_MAX];
+	static const struct extent all = { 0, FETCHED_BYTES };
+	struct cop *c = scene_call(w, 0);
+
+	memset(memory + i * FETCHED_BYTES, 0, FETCHED_BYTES);
+	for (size_t k = 0; k < SEGMENTS_MAX; k++)
+		iov[i][k] = (struct iovec){ memory + i * FETCHED_BYTES + (k ^ 1) * SHORT_PIECE,
+					    SHORT_PIECE };
+	client_read(c, f, iov[i], SEGMENTS_MAX, &all, 1);
+	return c;
+}
+
+static void end_reads(struct world *w, struct cop *calls[AT_ONCE])
+{
+	for (uint32_t i = 0; i < AT_ONCE; i++) {
+		int64_t r = scene_end(w, calls[i]);
+
+		scene_check(w, r == FETCHED_BYTES, "a read of many pieces: %d", (int)r);
+	}
+	for (size_t i = 0; i < AT_ONCE * FETCHED_BYTES && !w->failed; i++)
+		scene_check(w, memory[i] == 7, "byte %zu is %d", i, memory[i]);
+}
+
+/* Long requests are read by the server, one RDMA READ for each, also when several leave at once or
+ * their link breaks meanwhile. Their memory is not used for anything else before that. */
+static void requests_are_fetched(struct world *w)
+{
+	struct client *c = w->actors[0].client;
+	struct cop *calls[AT_ONCE];
+	uint64_t reads;
+	struct cfile *f;
+
+	scene_cards(w);
+	w->conf.stripe_unit = 1 * MIB;
+	client_set_mover(c, METHOD_GATHER);
+	f = scene_open(w, 0, "f", O_CREAT | O_RDWR);
+	move_many_pieces(w, f, true);
+	for (int k = 0; k < 20 && !w->failed; k++) {
+		struct link *l = c->peers[0].link;
+		bool cuts = k % 4 == 3;
+
+		reads = w->sim.injected[SIM_CARD_READ];
+		for (uint32_t i = 0; i < AT_ONCE; i++)
+			calls[i] = read_many_pieces(w, f, i);
+		if (cuts) {
+			scene_pass(w, sim_between(&w->sim, 0, 200000));
+			link_close(l, -ECONNRESET);
+		}
+		end_reads(w, calls);
+		reads = w->sim.injected[SIM_CARD_READ] - reads;
+		scene_check(w, cuts || (l == c->peers[0].link && reads == AT_ONCE),
+			    "%d requests: %d of them were read", AT_ONCE, (int)reads);
+	}
+	check_accesses(w);
+	if (w->failed)
+		return;
+	scene_close(w, 0, f);
+	scene_met(w);
+}
+
 const struct scenario scenes_links[] = {
+	{ "rdma-requests-fetched", requests_are_fetched, 1, 1, 2, false },
 	{ "rdma-buffers-reused", buffers_are_reused, 1, 1, 2, false },
 	{ "rdma-long-messages", long_messages, 1, 1, 2, false },
 	{ "memory-reused", memory_is_reused, 2, 1, 1, false },

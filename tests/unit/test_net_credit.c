@@ -36,12 +36,15 @@ static void the_last_credit_is_for_credits(void)
 	begin();
 	for (int i = 0; i < CREDIT_FIRST - 1; i++) {
 		CHECK(credits_may_send(&c, false));
+		CHECK_EQ(credits_left(&c), CREDIT_FIRST - 1 - i);
 		credits_send(&c);
 	}
 	CHECK(!credits_may_send(&c, false));
+	CHECK_EQ(credits_left(&c), 0);
 	CHECK(credits_may_send(&c, true));
 	credits_send(&c);
 	CHECK(!credits_may_send(&c, true));
+	CHECK_EQ(credits_left(&c), 0);
 }
 
 static void nothing_is_sent_before_the_peer_has_granted_it(void)
