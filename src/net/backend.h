@@ -9,7 +9,7 @@
 
 struct peer;
 
-/* Bits of HELLO and CHALLENGE; FETCH: this end knows FETCH and WORKING, too. */
+/* Bits of HELLO and CHALLENGE. FETCH: this end knows FETCH and WORKING, too. */
 enum { BACKEND_TCP = 1, BACKEND_LOOPBACK = 2, BACKEND_RDMA = 4, BACKEND_FETCH = 8 };
 
 #define NET_SCRATCH (64 * KIB)

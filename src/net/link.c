@@ -605,6 +605,7 @@ static int check_head(const struct link *l, const struct wire_frame_head *h)
 		[FRAME_ATTACHED] = { true, LINK_UP, LINK_UP, HELLO_MAX },
 		[FRAME_INVITE] = { true, LINK_UP, LINK_UP, HELLO_MAX },
 		[FRAME_FETCH] = { false, LINK_UP, LINK_UP, HELLO_MAX },
+		[FRAME_WORKING] = { true, LINK_UP, LINK_UP, 0 },
 	};
 
 	if (h->kind >= ARRAY_LEN(rule) || h->kind < FRAME_HELLO ||
@@ -619,16 +620,17 @@ int link_check_head(struct link *l, const struct wire_frame_head *h)
 	/* answers to what comes by TCP would wait for credits in any number */
 	bool goes_by_rdma = l->rdma && l->rdma->is_connected && !(h->tag & TAG_STREAM) &&
 			    (h->kind == FRAME_REQUEST || h->kind == FRAME_REPLY);
+	bool is_of_rdma = h->kind >= FRAME_INVITE && h->kind <= FRAME_FETCH;
 
 	if (h->kind == FRAME_DATA)
 		return l->state == LINK_UP && h->length <= CHUNK_MAX ? 0 : -EPROTO;
-	return h->kind >= FRAME_INVITE || goes_by_rdma ? -EPROTO : check_head(l, h);
+	return is_of_rdma || goes_by_rdma ? -EPROTO : check_head(l, h);
 }
 
 int link_check_rdma(struct link *l, const struct wire_frame_head *h)
 {
 	if (l->state != LINK_UP || h->kind < FRAME_REQUEST || h->kind == FRAME_PULL ||
-	    h->kind == FRAME_ATTACH || h->kind == FRAME_ATTACHED)
+	    h->kind == FRAME_ATTACH || h->kind == FRAME_ATTACHED || h->kind == FRAME_WORKING)
 		return -EPROTO;
 	if (h->kind == FRAME_MORE || h->kind == FRAME_CREDIT)
 		return h->length <= MSG_SHORT ? 0 : -EPROTO;

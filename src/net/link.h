@@ -67,7 +67,7 @@ struct link {
 	struct link_depth depth;
 	struct rdma_link *rdma; /* attached, or being attached; NULL: not */
 	bool peer_has_rdma; /* dialled link: as the server said */
-	bool peer_fetches; /* the other end knows FETCH */
+	bool peer_fetches; /* the other end knows FETCH and WORKING */
 	bool peer_knows_rdma; /* accepted link: as the dialler said */
 	bool asked_rdma; /* accepted link: the client may ask once */
 	char host[LINK_HOST_MAX];

@@ -115,6 +115,8 @@ void rdma_deliver(struct rdma_link *r, uint32_t kind, uint64_t tag, struct msg *
 {
 	if (kind == FRAME_REPLY)
 		rdma_answered(r, tag);
+	if (kind == FRAME_REQUEST)
+		rdma_begin_moved(r, tag);
 	link_message(r->l, kind, tag, m);
 }
 

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "net/net_tcp.h"
+#include "net/rdma.h"
 
 #define READS_PER_TURN 16
 
@@ -298,10 +299,13 @@ static int sink_message(void *arg, const struct wire_frame_head *h, struct msg *
 	struct tcp_link *t = arg;
 
 	t->in_at = t->l.net->loop->now;
-	if (h->kind != FRAME_PULL)
+	if (h->kind != FRAME_PULL && h->kind != FRAME_WORKING)
 		return link_message(&t->l, h->kind, h->tag, m);
 	msg_free(m);
-	return on_pull(t, h);
+	if (h->kind == FRAME_PULL)
+		return on_pull(t, h);
+	rdma_working(&t->l, h);
+	return 0;
 }
 
 static bool sink_bulk(void *arg)

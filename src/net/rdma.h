@@ -4,6 +4,7 @@
  *   rdma_device.c   the card of a net: its memory, shared receives, completions
  *   rdma_send.c     units of work become chains of work requests
  *   rdma_fetch.c    long requests, which the server reads
+ *   rdma_progress.c the server tells how far long requests are
  *   rdma_mem.c      a client's exposed memory and its descriptor
  *   rdma_costs.c    what a work request costs
  *
@@ -73,6 +74,7 @@ struct rdma_exposed {
 	struct rdma_bounce *bounce; /* holds the stream; NULL: the ranges are the user's memory */
 	struct reg_use use;
 	uint32_t n_fills; /* units that read this memory */
+	uint64_t told; /* bytes that the server has moved, as it says */
 	bool is_ending; /* retracted: ends with the last fill */
 	uint32_t n_ranges;
 	struct rdma_range ranges[]; /* in the order of the stream, local keys */
@@ -108,6 +110,12 @@ struct rdma_grant {
 	struct fabric_mem mems[];
 };
 
+/* Bytes that a server has moved for the last request of a slot. */
+struct rdma_moved {
+	uint64_t tag, bytes;
+	uint64_t told_at; /* when the client last heard of it, or the request came */
+};
+
 /* RDMA of one link. */
 struct rdma_link {
 	struct list in_device;
@@ -126,6 +134,7 @@ struct rdma_link {
 	uint64_t n_posted, n_completed; /* work requests */
 	struct list grants;
 	uint32_t next_grant;
+	struct rdma_moved moved[SESSION_SLOTS];
 	struct list offers; /* client: requests that the server may read; see rdma_fetch.c */
 	struct list fetches; /* server: units that wait until one is over */
 	uint32_t n_fetches; /* with the one that is read */
@@ -199,6 +208,15 @@ void rdma_end_offers(struct rdma_link *r);
 /* Server: the client names a request. 0 or -errno, which closes the link. */
 int rdma_fetch(struct rdma_link *r, const struct wire_frame_head *h, struct msg *m);
 void rdma_fetched(struct rdma_link *r, struct msg *m); /* it has been read; takes m */
+
+/* ---- rdma_progress.c ---- */
+
+/* Server: a request has come; bytes of it have moved (may close the link). */
+void rdma_begin_moved(struct rdma_link *r, uint64_t tag);
+void rdma_add_moved(struct rdma_link *r, uint64_t tag, uint64_t bytes);
+/* Client: the server says so, by TCP. */
+void rdma_working(struct link *l, const struct wire_frame_head *h);
+void rdma_note_fill(struct rdma_link *r, struct rdma_exposed *e); /* this end has moved bytes */
 
 /* ---- rdma_mem.c ---- */
 

@@ -49,6 +49,7 @@ static void count_message(struct rdma_link *r, const struct msg *m, bool queued)
 static void unit_end(struct rdma_link *r, struct rdma_unit *u, int error)
 {
 	struct msg *fetched = u->kind == RDMA_FETCH && !error ? u->m : NULL;
+	uint64_t tag = u->x && !error ? u->x->tag : 0, moved = u->len;
 
 	list_del(&u->link);
 	if (u->kind == RDMA_MESSAGE)
@@ -63,11 +64,15 @@ static void unit_end(struct rdma_link *r, struct rdma_unit *u, int error)
 		r->dev->load--;
 		xfer_end(u->x, error);
 	}
+	if (u->exposed && !error)
+		rdma_note_fill(r, u->exposed);
 	if (u->exposed && !--u->exposed->n_fills)
 		rdma_fill_ended(u->exposed);
 	free(u);
 	if (fetched)
 		rdma_fetched(r, fetched); /* may close the link */
+	if (tag)
+		rdma_add_moved(r, tag, moved);
 }
 
 static void queue_unit(struct rdma_link *r, struct list *where, struct rdma_unit *u)
@@ -326,6 +331,7 @@ static int invite(struct rdma_link *r, struct xfer *x)
 void rdma_filled(struct rdma_link *r, uint32_t imm)
 {
 	struct rdma_grant *g;
+	uint64_t tag, len;
 
 	rdma_promise(r); /* other links may have taken what was spare */
 	if (credits_receive(&r->credits)) {
@@ -336,8 +342,11 @@ void rdma_filled(struct rdma_link *r, uint32_t imm)
 	list_for_each(g, &r->grants, link) {
 		if (g->id != imm)
 			continue;
+		tag = g->x->tag;
+		len = g->x->len;
 		link_note_delay(r->l, g->x);
 		grant_end(r, g, 0);
+		rdma_add_moved(r, tag, len);
 		return;
 	}
 	link_close(r->l, -EPROTO);

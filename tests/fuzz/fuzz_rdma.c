@@ -38,6 +38,7 @@ enum {
 	S_COMPLETE, /* the card has done its work */
 	S_FAIL, /* a work request fails */
 	S_TIME,
+	S_WORKING, /* to the client */
 	S_COUNT
 };
 
@@ -551,6 +552,19 @@ static void note_fetch(const uint8_t *p, size_t len)
 		g.n_fetches++;
 }
 
+/* Eight bytes: how much of its memory has moved. */
+static void working(const uint8_t *p, size_t len)
+{
+	struct wire_frame_head h = { .kind = FRAME_WORKING, .tag = TAG };
+	uint64_t before = g.exposed.moved;
+
+	if (len < 8 || link_check_head(g.dialled, &h))
+		return;
+	h.at = be(p, 8);
+	rdma_working(g.dialled, &h);
+	assert(g.exposed.moved == before || (h.at && h.at <= USER));
+}
+
 /* A completion of the link's first receive. */
 static void arrives(struct link *l, enum fabric_event event, const uint8_t *p, size_t len,
 		    uint32_t imm)
@@ -719,6 +733,9 @@ static void step(unsigned kind, const uint8_t *p, size_t n)
 	case S_FAIL:
 		end_work(first & 1 ? -EACCES : -ETIMEDOUT);
 		break;
+	case S_WORKING:
+		working(p, n);
+		break;
 	case S_TIME:
 		net_world_pass(&g.w, first % 8 * NSEC_PER_SEC);
 		break;
@@ -871,6 +888,13 @@ static void write_invite_seeds(void)
 	add(s, S_FAIL, "\1", 1);
 	add(s, S_RETRACT, "", 0);
 	write_seed("invited_and_failed", s);
+	s = attached();
+	add(s, S_EXPOSE, "\0", 1);
+	add(s, S_WORKING, "\0\0\0\0\0\0\x10\0", 8);
+	add(s, S_WORKING, "\0\0\0\0\0\0\x10\0", 8);
+	add(s, S_WORKING, "\xff\xff\xff\xff\xff\xff\xff\xff", 8);
+	add(s, S_RETRACT, "", 0);
+	write_seed("working", s);
 }
 
 /* A message that names a request of `len` bytes to the server. */

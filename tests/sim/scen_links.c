@@ -339,7 +339,8 @@ static void long_messages(struct world *w)
 	}
 	f = scene_open(w, 0, "f", O_CREAT | O_RDWR);
 	list_many_names(w);
-	for (int i = 0; i < 5 && !w->failed; i++) {
+	for (int i = 0; i < 6 && !w->failed; i++) { /* a server may not know FETCH */
+		w->actors[0].client->peers[0].link->peer_fetches = i % 2;
 		move_many_pieces(w, f, true);
 		move_many_pieces(w, f, false);
 	}
@@ -418,7 +419,73 @@ static void requests_are_fetched(struct world *w)
 	scene_met(w);
 }
 
+/* ---- requests that take longer than the timeout ---- */
+
+#define SLOW_TIMEOUT_MS 4000
+#define SLOW_BYTES (8 * MIB)
+
+/* An access of pieces of this many bytes. True: it has taken longer than the timeout. */
+static bool move_slowly(struct world *w, struct cfile *f, bool write, size_t piece)
+{
+	static struct iovec iov[SLOW_BYTES / (16 * KIB)];
+	static uint8_t bytes[SLOW_BYTES];
+	const struct extent all = { 0, SLOW_BYTES };
+	uint64_t began = w->sim.now;
+	struct cop *c = scene_call(w, 0);
+	size_t n = SLOW_BYTES / piece;
+	uint64_t took;
+	int64_t r;
+
+	for (size_t i = 0; i < n; i++)
+		iov[i] = (struct iovec){ bytes + (n == 1 ? i : i ^ 1) * piece, piece };
+	memset(bytes, write ? 7 : 0, SLOW_BYTES);
+	if (write)
+		client_write(c, f, iov, n, &all, 1);
+	else
+		client_read(c, f, iov, n, &all, 1);
+	r = scene_end(w, c);
+	took = w->sim.now - began;
+	scene_check(w, r == SLOW_BYTES, "%s of pieces of %zu bytes: %d",
+		    write ? "a write" : "a read", piece, (int)r);
+	for (size_t i = 0; i < SLOW_BYTES && !w->failed; i++)
+		scene_check(w, bytes[i] == 7, "byte %zu is %d", i, bytes[i]);
+	return took > SLOW_TIMEOUT_MS * NSEC_PER_MSEC;
+}
+
+/* As over TCP, a request does not time out while its data move. */
+static void slow_requests_end(struct world *w)
+{
+	static const struct {
+		size_t piece;
+		uint64_t step_ms;
+	} rows[] = { { SLOW_BYTES, 40 }, { 256 * KIB, 40 }, { 16 * KIB, 10 } };
+	uint32_t n_slow = 0;
+	struct client *c = w->actors[0].client;
+	struct cfile *f;
+
+	scene_cards(w);
+	w->conf.stripe_unit = SLOW_BYTES;
+	client_set_mover(c, METHOD_GATHER);
+	c->net.id.timeout_ms = SLOW_TIMEOUT_MS;
+	c->timeout_ns = SLOW_TIMEOUT_MS * NSEC_PER_MSEC;
+	peek_net(w->targets[0].server)->id.timeout_ms = SLOW_TIMEOUT_MS;
+	w->sim.faults.slow = 0; /* no single delay is as long as the timeout */
+	f = scene_open(w, 0, "f", O_CREAT | O_RDWR);
+	for (size_t i = 0; i < ARRAY_LEN(rows) && !w->failed; i++) {
+		w->sim.fabric.step_min = rows[i].step_ms * NSEC_PER_MSEC;
+		w->sim.fabric.step_max = 2 * w->sim.fabric.step_min;
+		n_slow += move_slowly(w, f, true, rows[i].piece);
+		n_slow += move_slowly(w, f, false, rows[i].piece);
+	}
+	if (w->failed)
+		return;
+	scene_close(w, 0, f);
+	if (n_slow == 2 * ARRAY_LEN(rows))
+		scene_met(w);
+}
+
 const struct scenario scenes_links[] = {
+	{ "rdma-slow-requests", slow_requests_end, 1, 1, 1, false },
 	{ "rdma-requests-fetched", requests_are_fetched, 1, 1, 2, false },
 	{ "rdma-buffers-reused", buffers_are_reused, 1, 1, 2, false },
 	{ "rdma-long-messages", long_messages, 1, 1, 2, false },

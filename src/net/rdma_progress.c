@@ -1,0 +1,82 @@
+/* Progress of requests whose data move by RDMA. A client sees neither what the server's card writes
+ * into its memory nor what it reads there. So the server says in a WORKING frame how many bytes of
+ * a request it has moved, about four times per timeout; the timeout of a call begins again with
+ * each frame that says more, as it does over TCP with each byte. A request that ends before the
+ * first frame is due has none. The frames go by TCP: in the queue pair they would wait behind work
+ * that is posted already.
+ *
+ * Threads: the loop's. Errors: a frame that says nothing new, or comes behind the reply of its
+ * request, is ignored. */
+#include "net/frame.h"
+#include "net/net_tcp.h"
+#include "net/rdma.h"
+
+#define FRAMES_PER_TIMEOUT 4
+
+/* ---- server ---- */
+
+static struct rdma_moved *moved_of(struct rdma_link *r, uint64_t tag)
+{
+	uint32_t slot = (uint32_t)((tag & ~TAG_STREAM) >> 32);
+
+	return slot < SESSION_SLOTS ? &r->moved[slot] : NULL;
+}
+
+void rdma_begin_moved(struct rdma_link *r, uint64_t tag)
+{
+	struct rdma_moved *m = moved_of(r, tag);
+
+	if (m)
+		*m = (struct rdma_moved){ .tag = tag, .told_at = r->l->net->loop->now };
+}
+
+static void tell(struct rdma_link *r, const struct rdma_moved *moved)
+{
+	struct wire_frame_head h = { .kind = FRAME_WORKING, .tag = moved->tag, .at = moved->bytes };
+	struct msg *m = msg_new(r->l->net, 0);
+
+	if (!m) /* the next transfer tells */
+		return;
+	frame_head_encode(m->head, &h);
+	r->l->account->messages_sent++;
+	tcp_send(r->l, m);
+}
+
+void rdma_add_moved(struct rdma_link *r, uint64_t tag, uint64_t bytes)
+{
+	struct rdma_moved *m = moved_of(r, tag);
+	uint64_t now = r->l->net->loop->now;
+	uint64_t period_ms = r->l->net->id.timeout_ms / FRAMES_PER_TIMEOUT;
+
+	r->l->progress = now; /* for the lease */
+	if (!m || m->tag != tag)
+		return;
+	m->bytes += bytes;
+	if (!r->l->peer_fetches || r->is_closing || now < m->told_at + period_ms * NSEC_PER_MSEC)
+		return;
+	m->told_at = now;
+	tell(r, m);
+}
+
+/* ---- client ---- */
+
+static void note_progress(struct link *l, struct net_desc *d)
+{
+	d->moved = l->progress = l->net->loop->now;
+}
+
+void rdma_working(struct link *l, const struct wire_frame_head *h)
+{
+	struct net_desc *d = l->rdma ? link_desc(l, h->tag) : NULL;
+	struct rdma_exposed *e = d && !(d->tag & TAG_STREAM) ? d->impl : NULL;
+
+	if (!e || h->at <= e->told || h->at > d->view->length)
+		return;
+	e->told = h->at;
+	note_progress(l, d);
+}
+
+void rdma_note_fill(struct rdma_link *r, struct rdma_exposed *e)
+{
+	note_progress(r->l, e->desc);
+}
