@@ -4,12 +4,16 @@
  *
  * Threads: the loop's. Buffers: the client's request stays until its reply, or the end of the link;
  * a server reads one request of a link at a time. Errors: a wrong FETCH closes its link; a request
- * that cannot be registered is sent in parts. */
+ * that cannot be registered is sent in parts. After a link has closed with a request that was named
+ * and not answered, requests to that server are sent in parts for a while: the server closes a link
+ * when it has no memory that it can register. */
 #include <stdlib.h>
 
 #include "net/frame.h"
 #include "net/peer.h"
 #include "net/rdma.h"
+
+#define PARTS_NS (60 * NSEC_PER_SEC) /* after a link closed with an offer */
 
 /* ---- client ---- */
 
@@ -77,7 +81,8 @@ bool rdma_offer(struct rdma_link *r, struct msg *m)
 	struct msg *fetch = NULL;
 	struct offer *o;
 
-	if (!r->l->dialled || !r->l->peer_fetches || m->len <= eager_bytes(r))
+	if (!r->l->dialled || !r->l->peer_fetches ||
+	    r->l->net->loop->now < r->l->peer->parts_until || m->len <= eager_bytes(r))
 		return false;
 	o = calloc(1, sizeof(*o));
 	if (!o)
@@ -108,6 +113,8 @@ void rdma_end_offers(struct rdma_link *r)
 {
 	struct offer *o;
 
+	if (!list_empty(&r->offers)) /* the server, or its card, may not be able to read them */
+		r->l->peer->parts_until = r->l->net->loop->now + PARTS_NS;
 	while ((o = list_first(&r->offers, struct offer, link)))
 		offer_end(r, o);
 }

@@ -10,6 +10,7 @@
 #include "client/client_impl.h"
 #include "net/link.h"
 #include "net/rdma.h"
+#include "sim_card.h"
 #include "sim_priv.h"
 #include "sim_scenario.h"
 
@@ -400,6 +401,8 @@ static void requests_are_fetched(struct world *w)
 		struct link *l = c->peers[0].link;
 		bool cuts = k % 4 == 3;
 
+		c->peers[0].parts_until = 0; /* of the last cut */
+		c->peers[0].round = 1; /* parts never pay off */
 		reads = w->sim.injected[SIM_CARD_READ];
 		for (uint32_t i = 0; i < AT_ONCE; i++)
 			calls[i] = read_many_pieces(w, f, i);
@@ -416,6 +419,47 @@ static void requests_are_fetched(struct world *w)
 	if (w->failed)
 		return;
 	scene_close(w, 0, f);
+	scene_met(w);
+}
+
+/* A long request without other memory: its reply must be a success. Returns how many READs were
+ * posted. */
+static uint64_t set_long_xattr(struct world *w, struct sheaf_handle h)
+{
+	static uint8_t value[60000];
+	uint64_t reads = w->sim.injected[SIM_CARD_READ];
+	struct cop *c = scene_call(w, 0);
+	int64_t r;
+
+	client_setxattr(c, h, "user.a", value, sizeof(value), 0);
+	r = scene_end(w, c);
+	scene_check(w, !r, "a long request: %d", (int)r);
+	return w->sim.injected[SIM_CARD_READ] - reads;
+}
+
+/* A server that cannot register memory for a long request gets it in parts. */
+static void fetch_without_memory(struct world *w)
+{
+	struct sheaf_handle d;
+	struct fabric *f;
+	uint64_t n;
+
+	scene_cards(w);
+	peek_net(w->targets[0].server)->longs_max = 0;
+	d = scene_mkdir(w, 0, "d");
+	w->actors[0].client->peers[0].round = 1; /* parts never pay off */
+	n = set_long_xattr(w, d);
+	if (w->failed)
+		return;
+	scene_check(w, n == 1, "%d READs of one request", (int)n);
+	list_for_each(f, &w->targets[0].node->card->fabrics, link)
+		w->sim.fabric.memory_max = f->bytes;
+	n = set_long_xattr(w, d);
+	scene_check(w, !n, "the server has registered memory");
+	w->sim.fabric.memory_max = 0;
+	scene_pass(w, 61 * NSEC_PER_SEC);
+	n = set_long_xattr(w, d);
+	scene_check(w, n == 1, "%d READs of one request, later", (int)n);
 	scene_met(w);
 }
 
@@ -486,6 +530,7 @@ static void slow_requests_end(struct world *w)
 
 const struct scenario scenes_links[] = {
 	{ "rdma-slow-requests", slow_requests_end, 1, 1, 1, false },
+	{ "rdma-fetch-without-memory", fetch_without_memory, 1, 1, 1, false },
 	{ "rdma-requests-fetched", requests_are_fetched, 1, 1, 2, false },
 	{ "rdma-buffers-reused", buffers_are_reused, 1, 1, 2, false },
 	{ "rdma-long-messages", long_messages, 1, 1, 2, false },
