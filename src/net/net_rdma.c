@@ -54,6 +54,7 @@ static void finish_close(struct rdma_link *r)
 	list_del(&r->in_device);
 	rdma_note_lost(r);
 	rdma_end_units(r, r->close_error);
+	rdma_share_leave(r);
 	msg_free(r->partial);
 	r->partial = NULL;
 	l->net->slab_msgs_max -= MSG_PER_SLAB;
@@ -329,6 +330,7 @@ static void detach(struct rdma_link *r)
 	r->is_closing = true;
 	r->dev->ops->qp_drop(r->qp);
 	list_del(&r->in_device);
+	rdma_share_leave(r);
 	rdma_promise(r);
 	l->net->slab_msgs_max -= MSG_PER_SLAB;
 	l->costs = &l->net->costs[MEDIUM_TCP];

@@ -5,6 +5,7 @@
  *   rdma_send.c     units of work become chains of work requests
  *   rdma_fetch.c    long requests, which the server reads
  *   rdma_progress.c the server tells how far long requests are
+ *   rdma_share.c    how much a link has outstanding while others move data
  *   rdma_mem.c      a client's exposed memory and its descriptor
  *   rdma_costs.c    what a work request costs
  *
@@ -33,6 +34,12 @@ struct rdma_range {
 	uint32_t key;
 };
 
+/* A link that moved bulk, and when it last did. */
+struct rdma_mover {
+	const struct rdma_link *link;
+	uint64_t at;
+};
+
 /* The card of a net. */
 struct rdma_device {
 	struct net *net;
@@ -45,6 +52,7 @@ struct rdma_device {
 	uint32_t n_receives, n_wanted; /* posted, and promised to links */
 	struct list links; /* with a queue pair: struct rdma_link */
 	uint32_t n_lost; /* receives that may be lost, with peers that died while they sent */
+	struct rdma_mover movers[2]; /* the last two */
 	uint32_t load; /* transfers under way and exposed memory */
 	uint32_t next_receive; /* where to look for a free place */
 	struct deferred again; /* completions are left for the next turn */
@@ -93,6 +101,7 @@ struct rdma_unit {
 	bool is_registered; /* by message_mem, for this unit alone */
 	struct fabric_mem message_mem;
 	struct xfer *x; /* PUT, READ */
+	bool is_offer; /* READ: the client is invited to write the data, if it can be granted */
 	struct rdma_exposed *exposed; /* FILL */
 	uint32_t imm;
 	uint64_t len, done; /* bytes of data; posted */
@@ -131,6 +140,7 @@ struct rdma_link {
 	uint32_t n_messages; /* in units */
 	size_t queued; /* their memory */
 	struct list posted; /* units, in order */
+	uint64_t outstanding; /* bytes of transfers that are posted or granted */
 	uint64_t n_posted, n_completed; /* work requests */
 	struct list grants;
 	uint32_t next_grant;
@@ -217,6 +227,13 @@ void rdma_add_moved(struct rdma_link *r, uint64_t tag, uint64_t bytes);
 /* Client: the server says so, by TCP. */
 void rdma_working(struct link *l, const struct wire_frame_head *h);
 void rdma_note_fill(struct rdma_link *r, struct rdma_exposed *e); /* this end has moved bytes */
+/* ---- rdma_share.c ---- */
+
+/* May the next transfer of this link be posted or granted now? */
+bool rdma_may_begin(struct rdma_link *r);
+void rdma_note_begin(struct rdma_link *r, uint64_t bytes);
+void rdma_note_end(struct rdma_link *r, uint64_t bytes);
+void rdma_share_leave(struct rdma_link *r); /* the link ends */
 
 /* ---- rdma_mem.c ---- */
 

@@ -62,6 +62,8 @@ static void unit_end(struct rdma_link *r, struct rdma_unit *u, int error)
 		link_note_delay(r->l, u->x);
 	if (u->x) {
 		r->dev->load--;
+		if (u->done)
+			rdma_note_end(r, u->len);
 		xfer_end(u->x, error);
 	}
 	if (u->exposed && !error)
@@ -253,7 +255,6 @@ void rdma_put(struct link *l, const struct wire_mem_desc *d, uint64_t at, const 
 		end_early(x, q, -ENOMEM);
 		return;
 	}
-	l->account->bytes[METHOD_GATHER] += x->len;
 	queue_unit(r, &r->bulk, u);
 }
 
@@ -265,6 +266,7 @@ static void grant_end(struct rdma_link *r, struct rdma_grant *g, int error)
 		r->granted_at = r->l->net->loop->now;
 	list_del(&g->link);
 	r->dev->load--;
+	rdma_note_end(r, g->x->len);
 	for (uint32_t i = 0; i < g->n_mems; i++)
 		r->dev->ops->mem_drop(r->dev->fabric, &g->mems[i]);
 	xfer_end(g->x, error);
@@ -297,6 +299,7 @@ static struct rdma_grant *grant_new(struct rdma_link *r, struct xfer *x,
 	return g;
 }
 
+/* 0: the client is invited, or x has ended. Else nothing has changed. */
 static int invite(struct rdma_link *r, struct xfer *x)
 {
 	struct wire_rdma_segment list[BUF_MAX_UNITS * 2];
@@ -313,6 +316,7 @@ static int invite(struct rdma_link *r, struct xfer *x)
 	g->id = ++r->next_grant;
 	r->dev->load++;
 	rdma_watch(r);
+	rdma_note_begin(r, x->len);
 	if (list_empty(&r->grants))
 		r->granted_at = r->l->net->loop->now;
 	list_push(&r->grants, &g->link);
@@ -347,6 +351,8 @@ void rdma_filled(struct rdma_link *r, uint32_t imm)
 		link_note_delay(r->l, g->x);
 		grant_end(r, g, 0);
 		rdma_add_moved(r, tag, len);
+		if (!list_empty(&r->bulk)) /* another one may begin */
+			loop_defer_last(r->l->net->loop, &r->deferred);
 		return;
 	}
 	link_close(r->l, -EPROTO);
@@ -368,6 +374,7 @@ void rdma_get(struct link *l, const struct wire_mem_desc *d, uint64_t at, const 
 	struct xfer *x = xfer_new(l->net, d->tag, at, dst, n, q);
 	ssize_t found = x ? find_remote(r->dev, &d->keys, at, x->len) : -ENOMEM;
 	struct rdma_unit *u = NULL;
+	bool offers;
 
 	(void)direct;
 	if (found < 0) {
@@ -378,14 +385,18 @@ void rdma_get(struct link *l, const struct wire_mem_desc *d, uint64_t at, const 
 	/* a longer one would show the time of its transfer */
 	x->is_alone = x->len <= ALONE_BYTES && list_empty(&r->grants) && list_empty(&r->posted) &&
 		      list_empty(&r->bulk);
-	if (is_client_driven(r, (size_t)found) && invite(r, x) == 0)
-		return;
+	offers = is_client_driven(r, (size_t)found);
+	if (offers && list_empty(&r->bulk) && rdma_may_begin(r)) {
+		if (!invite(r, x))
+			return;
+		offers = false;
+	}
 	u = transfer_unit(r, RDMA_READ, x, (size_t)found);
 	if (!u) {
 		end_early(x, q, -ENOMEM);
 		return;
 	}
-	l->account->bytes[METHOD_GATHER] += x->len;
+	u->is_offer = offers;
 	queue_unit(r, &r->bulk, u);
 }
 
@@ -450,8 +461,27 @@ int rdma_invited(struct rdma_link *r, const struct wire_frame_head *h, struct ms
 
 /* ---- posting ---- */
 
+/* Invites the client to write the data of the first units, as far as they may begin. A unit whose
+ * buffers cannot be granted stays, to be read. */
+static void send_offers(struct rdma_link *r)
+{
+	struct rdma_unit *u;
+
+	while (!r->is_closing && (u = list_first(&r->bulk, struct rdma_unit, link)) &&
+	       u->is_offer && rdma_may_begin(r)) {
+		list_del(&u->link);
+		if (invite(r, u->x)) {
+			u->is_offer = false;
+			list_push_front(&r->bulk, &u->link);
+			return;
+		}
+		r->dev->load--; /* the grant counts now */
+		free(u);
+	}
+}
+
 /* May the first work request of this unit, or its next, be posted now? */
-static bool may_post(const struct rdma_link *r, const struct rdma_unit *u)
+static bool may_post(struct rdma_link *r, const struct rdma_unit *u)
 {
 	bool ordered = r->dev->caps->is_ordered;
 
@@ -461,7 +491,7 @@ static bool may_post(const struct rdma_link *r, const struct rdma_unit *u)
 	if (u->kind == RDMA_FILL)
 		return credits_may_send(&r->credits, false) &&
 		       (ordered || u->done < u->len || r->n_completed >= u->last);
-	return true;
+	return u->done || (!u->is_offer && rdma_may_begin(r));
 }
 
 static struct rdma_unit *next_unit(struct rdma_link *r)
@@ -503,6 +533,13 @@ static uint64_t take_local(struct rdma_unit *u, uint64_t most, struct fabric_sge
 	return sum;
 }
 
+/* The first work request of a transfer follows. */
+static void begin_transfer(struct rdma_link *r, const struct rdma_unit *u)
+{
+	rdma_note_begin(r, u->len);
+	r->l->account->bytes[METHOD_GATHER] += u->len;
+}
+
 /* The next work request with data: one range of the peer, as many pieces of ours as fit. */
 static void data_wr(struct rdma_link *r, struct rdma_unit *u, struct fabric_wr *wr,
 		    struct fabric_sge *sge)
@@ -536,6 +573,8 @@ static bool make_wr(struct rdma_link *r, struct rdma_unit *u, struct fabric_wr *
 		message_wr(r, u, wr, sge);
 		return true;
 	}
+	if (u->x && !u->done)
+		begin_transfer(r, u);
 	if (u->done < u->len)
 		data_wr(r, u, wr, sge);
 	else /* a fill without order: the data have arrived */
@@ -640,8 +679,13 @@ void rdma_flush(struct rdma_link *r)
 {
 	size_t n;
 
-	while (r->is_connected && !r->is_closing && (n = make_chain(r)))
+	while (r->is_connected && !r->is_closing) {
+		send_offers(r);
+		n = r->is_closing ? 0 : make_chain(r);
+		if (!n)
+			break;
 		post_chain(r, n);
+	}
 	if (r->is_connected && !r->is_closing)
 		send_credits(r);
 	if (r->is_starved && !r->is_closing) {

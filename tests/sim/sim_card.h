@@ -64,6 +64,7 @@ struct work {
 	struct fabric_sge sge[FABRIC_SGES];
 	uint64_t seq; /* within its QP, from 1 */
 	uint64_t total; /* bytes */
+	uint64_t due; /* when the shared wire has moved them */
 	uint64_t left; /* bytes of a READ that have not landed */
 	bool has_landed; /* all bytes of a READ */
 	int error; /* of its flush */

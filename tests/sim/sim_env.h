@@ -99,6 +99,10 @@ struct sim_fabric {
 	uint64_t step_min, step_max; /* time until a piece arrives, an answer, a flush */
 	uint64_t retry_min, retry_max; /* a peer without an answer is given up after this time */
 	uint64_t late_max; /* pieces of a QP that was stopped may land for so long */
+	/* 0: no limit. Else all cards share one wire, which moves the data of WRITEs and READs in
+	 * the order in which they were posted, so that those who post more get more. */
+	uint64_t kib_ns; /* time on that wire for 1 KiB */
+	uint64_t wire_until; /* it has work until then */
 };
 
 /* Counts since the node was added. */

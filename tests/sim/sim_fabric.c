@@ -697,6 +697,17 @@ static int post_check(const struct fabric_qp *q, const struct fabric_wr *wr, siz
 	return r;
 }
 
+/* The work request takes its place on the shared wire. Returns when its data have passed. */
+static uint64_t take_wire(struct sim *s, const struct work *w)
+{
+	struct sim_fabric *c = &s->fabric;
+
+	if (!c->kib_ns || w->wr.op == FABRIC_SEND)
+		return 0;
+	c->wire_until = MAX(c->wire_until, s->now) + w->total * c->kib_ns / KIB;
+	return c->wire_until;
+}
+
 static struct work *work_new(struct fabric_qp *q, const struct fabric_wr *wr)
 {
 	struct work *w = sim_alloc(sizeof(*w));
@@ -707,6 +718,7 @@ static struct work *work_new(struct fabric_qp *q, const struct fabric_wr *wr)
 		w->sge[i] = wr->sge[i];
 	w->seq = ++q->n_posted;
 	w->total = w->left = wr_bytes(wr);
+	w->due = take_wire(q->fabric->card->node->sim, w);
 	w->has_landed = !w->total;
 	w->error = -ECANCELED;
 	list_push(&q->works, &w->link);

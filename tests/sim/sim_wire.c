@@ -750,10 +750,12 @@ static bool may_leave(struct flow *f, struct piece *p)
 	return true;
 }
 
-static uint64_t until_arrival(struct flow *f)
+static uint64_t until_arrival(struct flow *f, const struct piece *p)
 {
 	struct sim *s = f->sim;
 
+	if (p->work && p->is_last && p->work->due > s->now)
+		return p->work->due - s->now;
 	if (f->is_stopped)
 		return sim_between(s, s->fabric.step_min, s->fabric.late_max / 4);
 	if (f->stall_end && f->is_rnr)
@@ -770,5 +772,5 @@ void flow_run(struct flow *f)
 	if (p->is_early && !capture(f, p))
 		return;
 	f->is_pending = true;
-	flow_schedule(f, SIM_CARD_ARRIVE, true, until_arrival(f), fire_arrive, f);
+	flow_schedule(f, SIM_CARD_ARRIVE, true, until_arrival(f, p), fire_arrive, f);
 }

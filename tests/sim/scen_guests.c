@@ -206,7 +206,7 @@ static void shared_open(struct world *w)
 	free(s);
 }
 
-const struct scenario scenes_share[] = {
+const struct scenario scenes_guests[] = {
 	{ "shared-open", shared_open, 3, 2, GUESTS + 2, false },
 	{ 0 },
 };
