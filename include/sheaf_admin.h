@@ -274,8 +274,11 @@ enum sheaf_mover {
 	SHEAF_MOVER_INLINE = 1, /* in as many requests as needed */
 	SHEAF_MOVER_PACK = 2,
 	SHEAF_MOVER_GATHER = 3,
+	/* A server with RDMA invites the client to write what it sends into the server's buffers;
+	 * all else is as with gather. Without being forced, servers decide this. */
+	SHEAF_MOVER_DRIVEN = 4,
 };
-#define SHEAF_MOVERS 4
+#define SHEAF_MOVERS 5
 SHEAF_API int sheaf_set_mover(struct sheaf *fs, enum sheaf_mover how);
 SHEAF_API const char *sheaf_mover_name(enum sheaf_mover how); /* e.g. "pack"; NULL: unknown */
 /* Estimated nanoseconds that a client takes to move `bytes` in `segments` pieces, without the round

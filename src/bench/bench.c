@@ -324,7 +324,7 @@ static int take_options(struct bench *b, uint64_t *servers)
 				 BENCH_MAX_ROUNDS);
 	b->rounds = (int)v;
 	if (c->opt[OPT_MOVER] && take_mover(b, c->opt[OPT_MOVER]))
-		return cli_usage(c, "--mover %s: not auto, inline, pack or gather",
+		return cli_usage(c, "--mover %s: not auto, inline, pack, gather or driven",
 				 c->opt[OPT_MOVER]);
 	b->long_form = c->opt[OPT_LONG] != NULL;
 	b->on_hosts = c->opt[OPT_HOSTS] != NULL;
@@ -466,7 +466,7 @@ const struct cli_command cmd_bench = {
 		     { 0, "clients", "LIST", "numbers of clients to compare, for example 1,4,16" },
 		     { 0, "rounds", "N", "how often everything is measured (9)" },
 		     { 0, "mover", "NAME",
-		       "blockcolumn, tile: auto, inline, pack or gather (auto)" },
+		       "blockcolumn, tile: auto, inline, pack, gather or driven (auto)" },
 		     { 0, "long", NULL,
 		       "mount: a million operations before its memory is measured again" },
 		     { 0, "hosts", NULL,

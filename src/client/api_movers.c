@@ -10,7 +10,8 @@
 
 static_assert((int)SHEAF_MOVER_AUTO == METHOD_AUTO && (int)SHEAF_MOVER_INLINE == METHOD_INLINE &&
 		      (int)SHEAF_MOVER_PACK == METHOD_PACK &&
-		      (int)SHEAF_MOVER_GATHER == METHOD_GATHER && SHEAF_MOVERS == N_METHODS,
+		      (int)SHEAF_MOVER_GATHER == METHOD_GATHER &&
+		      (int)SHEAF_MOVER_DRIVEN == METHOD_DRIVEN && SHEAF_MOVERS == N_METHODS,
 	      "a mover is a mover");
 
 int movers_init(struct client *c)
@@ -25,8 +26,8 @@ int movers_init(struct client *c)
 	c->net.rdma.is_required = net && strcmp(net, "rdma") == 0;
 	if (!wish || !net_method_parse(wish, &c->mover))
 		return 0;
-	why_set("$SHEAF_MOVER is '%s', but must be auto, inline, pack or gather; unset it, or "
-		"take one of them",
+	why_set("$SHEAF_MOVER is '%s', but must be auto, inline, pack, gather or driven; unset it, "
+		"or take one of them",
 		wish);
 	return -EINVAL;
 }

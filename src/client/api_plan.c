@@ -111,6 +111,8 @@ static enum sheaf_mover mover_of(const struct net_costs *link, enum sheaf_mover 
 		return SHEAF_MOVER_INLINE;
 	if (how == SHEAF_MOVER_AUTO)
 		return (enum sheaf_mover)net_choose(link, write, s->segments, s->bytes, 0);
+	if (how == SHEAF_MOVER_DRIVEN && write && link->work_request > 0) /* there is RDMA */
+		return how;
 	return how == SHEAF_MOVER_PACK ? how : SHEAF_MOVER_GATHER;
 }
 

@@ -102,7 +102,7 @@ static int plan(struct explain *e, struct drawing *d, uint32_t label)
 	int r = sieve_begin(e);
 
 	cols = cols > label + 24 ? cols - label - 14 : 10; /* less the names and percentages */
-	for (int m = 0; !r && m < SHEAF_MOVERS; m++) {
+	for (int m = 0; !r && m < e->n_ways; m++) {
 		r = sheaf_plan(e->c->fs, &e->where, (enum sheaf_mover)m, &e->x.a,
 			       m == 1 ? touched : NULL, d, &e->way[m].plan);
 		if (m || r)
@@ -247,7 +247,7 @@ static int print_table(const struct explain *e, const char *const *names)
 		cli_table_init(&t, measured, ARRAY_LEN(measured));
 	else
 		cli_table_init(&t, planned, ARRAY_LEN(planned));
-	for (int m = 0; m < SHEAF_MOVERS; m++) {
+	for (int m = 0; m < e->n_ways; m++) {
 		const struct explain_way *w = &e->way[m];
 		struct sheaf_share sum = sum_up(e, &w->plan);
 
@@ -327,7 +327,7 @@ static struct json_object *ways_json(const struct explain *e, const char *const 
 {
 	struct json_object *list = json_object_new_array(), *servers, *o, *s;
 
-	for (int m = 0; m < SHEAF_MOVERS; m++) {
+	for (int m = 0; m < e->n_ways; m++) {
 		const struct explain_way *w = &e->way[m];
 		struct sheaf_share sum = sum_up(e, &w->plan);
 
@@ -408,10 +408,21 @@ static uint32_t find_names(const struct explain *e, struct sheaf_server *s, int 
 	return (uint32_t)most;
 }
 
+static bool has_rdma(const struct explain *e)
+{
+	struct sheaf_link_costs l = { .size = sizeof(l) };
+
+	for (uint32_t i = 0; i < e->where.n_targets; i++)
+		if (!sheaf_link_costs(e->c->fs, (int)e->where.targets[i], &l) && l.work_request > 0)
+			return true;
+	return false;
+}
+
 static int find_out(struct explain *e, struct drawing *d, uint32_t label)
 {
 	int status = reach(e);
 
+	e->n_ways = e->x.a.write && has_rdma(e) ? SHEAF_MOVERS : SHEAF_MOVER_DRIVEN;
 	status = status ? status : plan(e, d, label);
 	if (status)
 		return status;

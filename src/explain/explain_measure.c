@@ -91,7 +91,7 @@ void explain_predict(struct explain *e)
 {
 	double beyond = byte_beyond(e);
 
-	for (int m = 0; m < SHEAF_MOVERS; m++) {
+	for (int m = 0; m < e->n_ways; m++) {
 		struct explain_way *w = &e->way[m];
 		double slowest = 0;
 
@@ -229,12 +229,12 @@ static int run_rounds(struct explain *e, struct round *rounds[SHEAF_MOVERS][ROUN
 	uint64_t start = time_now();
 	int r = 0;
 
-	for (int warm = 1; !r && warm < SHEAF_MOVERS + 1; warm++)
-		r = run_round(e, (enum sheaf_mover)(warm % SHEAF_MOVERS), rounds[0][0]);
+	for (int warm = 1; !r && warm < e->n_ways + 1; warm++)
+		r = run_round(e, (enum sheaf_mover)(warm % e->n_ways), rounds[0][0]);
 	for (e->rounds = 0; !r && e->rounds < ROUNDS_MAX; e->rounds++) {
 		if (enough(e->rounds, time_now() - start))
 			break;
-		for (int m = 0; !r && m < SHEAF_MOVERS; m++)
+		for (int m = 0; !r && m < e->n_ways; m++)
 			r = run_round(e, (enum sheaf_mover)m, rounds[m][e->rounds]);
 	}
 	sheaf_set_mover(e->c->fs, SHEAF_MOVER_AUTO);
@@ -263,7 +263,7 @@ int explain_measure(struct explain *e)
 		r = run_rounds(e, rounds);
 	if (!r)
 		r = explain_strategies(e);
-	for (int m = 0; !r && m < SHEAF_MOVERS; m++)
+	for (int m = 0; !r && m < e->n_ways; m++)
 		settle(e, &e->way[m], rounds[m]);
 	munmap(mem, e->x.span);
 	free(all);

@@ -165,7 +165,7 @@ int explain_strategies(struct explain *e)
 		t[i].known = true;
 	/* a file system inside this command has no metrics */
 	if (t && cli_find_conf(e->c, &conf, err, sizeof(err)) == 0) {
-		for (int m = 0; !r && m < SHEAF_MOVERS; m++) {
+		for (int m = 0; !r && m < e->n_ways; m++) {
 			sheaf_set_mover(e->c->fs, (enum sheaf_mover)m);
 			r = run_way(e, conf, &e->way[m], t, t + e->where.n_targets);
 		}

@@ -5,6 +5,8 @@
  *   inline   the data are copied into the message and out of it; nothing else is sent
  *   pack     pieces are copied between the user's memory and one buffer, which is sent
  *   gather   the pieces themselves are sent: no copy, but the kernel handles each one
+ *   driven   the same; over RDMA a write goes into buffers that the server grants. Never chosen by
+ *            the client: a server invites it to do so
  *
  * Threads: any. Errors: none; what cannot be measured keeps the constants below. */
 #include <netinet/in.h>
@@ -220,7 +222,7 @@ static double pieces_cost(const struct net_costs *c, enum net_method how, bool w
 {
 	double s = (double)segments, b = (double)bytes;
 
-	if (how == METHOD_GATHER)
+	if (how == METHOD_GATHER || how == METHOD_DRIVEN)
 		return s * ((write ? c->gather : c->scatter) + c->work_request) + c->registration +
 		       b / PAGE * c->page;
 	return s * (write ? c->pack : c->unpack) + b * c->copy;
@@ -250,7 +252,7 @@ enum net_method net_choose(const struct net_costs *c, bool write, uint64_t segme
 	return best;
 }
 
-static const char *const method_names[N_METHODS] = { "auto", "inline", "pack", "gather" };
+static const char *const method_names[N_METHODS] = { "auto", "inline", "pack", "gather", "driven" };
 
 const char *net_method_name(enum net_method how)
 {

@@ -4,8 +4,16 @@
 
 #include "base/base.h"
 
-/* How the bytes of a transfer move between the pieces of a client's memory and the stream. */
-enum net_method { METHOD_AUTO, METHOD_INLINE, METHOD_PACK, METHOD_GATHER, N_METHODS };
+/* How the bytes of a transfer move between the pieces of a client's memory and the stream. DRIVEN:
+ * the client writes what it sends into the server's buffers (RDMA); else as GATHER. */
+enum net_method {
+	METHOD_AUTO,
+	METHOD_INLINE,
+	METHOD_PACK,
+	METHOD_GATHER,
+	METHOD_DRIVEN,
+	N_METHODS
+};
 const char *net_method_name(enum net_method how); /* "pack" */
 int net_method_parse(const char *name, enum net_method *how); /* -EINVAL */
 

@@ -83,6 +83,7 @@ struct rdma_exposed {
 	struct reg_use use;
 	uint32_t n_fills; /* units that read this memory */
 	uint64_t told; /* bytes that the server has moved, as it says */
+	uint64_t driven; /* bytes that the server has invited this client to write */
 	bool is_ending; /* retracted: ends with the last fill */
 	uint32_t n_ranges;
 	struct rdma_range ranges[]; /* in the order of the stream, local keys */

@@ -149,14 +149,16 @@ static void exposed_free(struct rdma_exposed *e)
 /* Writes the keys of the ranges into the descriptor. */
 static int describe(struct rdma_exposed *e, const uint32_t *remote_keys)
 {
+	bool asks = e->desc->method == METHOD_DRIVEN && e->desc->access == CAP_READ;
 	uint32_t bytes = 4 + e->n_ranges * SEGMENT_BYTES, n = e->n_ranges;
+	uint32_t count = n | (asks ? KEYS_DRIVEN : 0);
 	uint8_t *keys = malloc(bytes);
 	struct xdr x;
 
 	if (!keys)
 		return -ENOMEM;
 	xdr_encoder(&x, keys, bytes);
-	xdr_u32(&x, &n);
+	xdr_u32(&x, &count);
 	for (uint32_t i = 0; i < n; i++) {
 		struct wire_rdma_segment s = { e->ranges[i].addr, e->ranges[i].len,
 					       remote_keys[i] };
@@ -238,12 +240,9 @@ int rdma_expose(struct link *l, struct net_desc *d)
 {
 	size_t n = find_pieces(l, d);
 	int r = n ? expose_pieces(l, d, n) : -ENOBUFS;
-	bool packs = r;
 
-	if (packs)
+	if (r)
 		r = expose_packed(l, d);
-	if (!r)
-		l->account->bytes[packs ? METHOD_PACK : METHOD_GATHER] += d->view->length;
 	if (!r || r == -EFAULT)
 		return r;
 	d->tag |= TAG_STREAM;
@@ -252,11 +251,22 @@ int rdma_expose(struct link *l, struct net_desc *d)
 
 /* ---- ends ---- */
 
+/* Who moved the bytes is known only now. */
+static void count_bytes(const struct rdma_exposed *e, struct link *l)
+{
+	uint64_t all = e->desc->view->length, driven = MIN(e->driven, all);
+
+	l->account->bytes[METHOD_DRIVEN] += driven;
+	l->account->bytes[e->bounce ? METHOD_PACK : METHOD_GATHER] += all - driven;
+}
+
 /* Nothing accesses the memory any more. */
 static void finish(struct rdma_exposed *e, struct link *l)
 {
 	struct net_desc *d = e->desc;
 
+	if (l->state == LINK_UP)
+		count_bytes(e, l);
 	if (e->bounce && d->access == CAP_WRITE && l->state == LINK_UP) {
 		if (view_copy_in(d->view, 0, e->bounce->mem, d->view->length))
 			d->error = -EFAULT;

@@ -189,7 +189,10 @@ static ssize_t find_remote(struct rdma_device *dev, const struct wire_bytes *key
 	ssize_t n = 0;
 
 	xdr_decoder(&x, (void *)(uintptr_t)keys->p, keys->len, NULL);
-	if (!xdr_u32(&x, &n_list) || n_list > SEGMENTS_MAX)
+	if (!xdr_u32(&x, &n_list))
+		return -EPROTO;
+	n_list &= ~KEYS_DRIVEN;
+	if (n_list > SEGMENTS_MAX)
 		return -EPROTO;
 	for (uint32_t i = 0; i < n_list && len; i++) {
 		struct wire_rdma_segment s;
@@ -358,11 +361,23 @@ void rdma_filled(struct rdma_link *r, uint32_t imm)
 	link_close(r->l, -EPROTO);
 }
 
+static bool asks_to_write(const struct wire_bytes *keys)
+{
+	struct xdr x;
+	uint32_t count;
+
+	xdr_decoder(&x, (void *)(uintptr_t)keys->p, keys->len, NULL);
+	return xdr_u32(&x, &count) && (count & KEYS_DRIVEN);
+}
+
 /* Is a get of so many remote ranges written by the client? */
-static bool is_client_driven(const struct rdma_link *r, size_t ranges)
+static bool is_client_driven(const struct rdma_link *r, const struct wire_bytes *keys,
+			     size_t ranges)
 {
 	bool is_loaded = r->dev->load > r->peer_load;
 
+	if (asks_to_write(keys))
+		return !r->l->net->rdma.never_driven;
 	return ranges > (is_loaded ? RDMA_READS_LOADED : RDMA_READS) &&
 	       !r->l->net->rdma.never_driven;
 }
@@ -385,7 +400,7 @@ void rdma_get(struct link *l, const struct wire_mem_desc *d, uint64_t at, const 
 	/* a longer one would show the time of its transfer */
 	x->is_alone = x->len <= ALONE_BYTES && list_empty(&r->grants) && list_empty(&r->posted) &&
 		      list_empty(&r->bulk);
-	offers = is_client_driven(r, (size_t)found);
+	offers = is_client_driven(r, &d->keys, (size_t)found);
 	if (offers && list_empty(&r->bulk) && rdma_may_begin(r)) {
 		if (!invite(r, x))
 			return;
@@ -424,6 +439,7 @@ static struct rdma_unit *fill_unit(struct rdma_exposed *e, uint64_t at, uint64_t
 						    segs->list[i].key };
 	u->exposed = e;
 	e->n_fills++;
+	e->driven += u->len;
 	return u;
 }
 
