@@ -314,6 +314,7 @@ struct conf_rdma {
 	uint32_t traffic_class, service_level;
 	uint32_t pkey; /* 0: the default key of the port */
 	bool never_driven; /* clients do not write into memory of servers */
+	uint64_t pinned_max; /* bytes that a client registers of its user; 0: as the host permits */
 };
 #define CONF_AUTO UINT32_MAX
 

@@ -38,14 +38,14 @@ static int value_stripe_unit(struct conf_parser *p, const struct conf_key *k, co
 	return 0;
 }
 
-static int value_pool(struct conf_parser *p, const struct conf_key *k, const char *v, void *out)
+static int value_size(struct conf_parser *p, const struct conf_key *k, const char *v, void *out)
 {
 	uint64_t n;
 
 	if (parse_size(v, &n) < 0 || n < MIB || n > MIB * MIB)
 		return conf_fail(p, p->line,
-				 "%s = %s is not a size from 1M to 1T; for example: pool = 64M",
-				 k->name, v);
+				 "%s = %s is not a size from 1M to 1T; for example: %s = 64M",
+				 k->name, v, k->name);
 	*(uint64_t *)out = n;
 	return 0;
 }
@@ -274,7 +274,7 @@ static const struct conf_key cluster_keys[] = {
 	  .max = MAX_SECONDS },
 	{ "lease", value_number, .offset = offsetof(struct conf, lease_s), .min = 1,
 	  .max = MAX_SECONDS },
-	{ "pool", value_pool, .offset = offsetof(struct conf, pool_bytes) },
+	{ "pool", value_size, .offset = offsetof(struct conf, pool_bytes) },
 	{ "mode", value_mode, .offset = offsetof(struct conf, nosync) },
 	{ "sieve", value_never, .offset = offsetof(struct conf, never_sieve) },
 	{ "trust", value_networks, .offset = offsetof(struct conf, trust) },
@@ -291,6 +291,7 @@ static const struct conf_key rdma_keys[] = {
 	  .max = 15 },
 	{ "pkey", value_pkey, .offset = offsetof(struct conf_rdma, pkey) },
 	{ "client_driven", value_never, .offset = offsetof(struct conf_rdma, never_driven) },
+	{ "pinned_max", value_size, .offset = offsetof(struct conf_rdma, pinned_max) },
 };
 
 static const struct conf_key key_keys[] = {

@@ -287,6 +287,7 @@ void net_set_rdma(struct net *n, const struct conf_rdma *c)
 
 	n->rdma.is_off |= strcmp(c->device, "none") == 0;
 	n->rdma.never_driven = c->never_driven;
+	n->rdma.pinned_max = c->pinned_max;
 	*w = (struct fabric_want){ .port = c->port,
 				   .gid_index = c->gid_index == CONF_AUTO ? -1 : (int)c->gid_index,
 				   .traffic_class = (uint8_t)c->traffic_class,

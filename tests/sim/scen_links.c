@@ -422,6 +422,58 @@ static void requests_are_fetched(struct world *w)
 	scene_met(w);
 }
 
+/* ---- the limit of registered memory ---- */
+
+#define PINNED_MAX (600 * KIB) /* two transfers of MOVE_BYTES */
+
+struct pinned {
+	struct rdma_device *card;
+	struct cop **calls;
+	uint64_t most;
+};
+
+static bool all_ended(void *arg)
+{
+	struct pinned *p = arg;
+	struct reg_counts counts;
+
+	reg_get_counts(p->card->reg, &counts);
+	p->most = MAX(p->most, counts.pinned_bytes);
+	for (int i = 0; i < MOVES; i++)
+		if (!p->calls[i]->finished)
+			return false;
+	return true;
+}
+
+/* A client registers no more of its user's memory than the cluster file permits, and packs the
+ * rest. */
+static void registered_memory_is_limited(struct world *w)
+{
+	struct client *c = w->actors[0].client;
+	const uint64_t *bytes = c->peers[0].account.bytes;
+	struct cop *calls[MOVES];
+	struct pinned p = { .calls = calls };
+	struct cfile *f;
+
+	scene_cards(w);
+	c->net.rdma.pinned_max = PINNED_MAX;
+	client_set_mover(c, METHOD_GATHER);
+	f = scene_open(w, 0, "f", O_CREAT | O_RDWR);
+	p.card = c->net.rdma.device;
+	for (int write = 1; write >= 0 && !w->failed; write--) {
+		begin_moves(w, 0, f, write, write ? 7 : 0, calls);
+		scene_until(w, all_ended, &p, "the calls do not end");
+		end_moves(w, calls);
+		check_moved(w, 7);
+		scene_check(w, p.most && p.most <= PINNED_MAX, "%llu bytes are registered",
+			    (unsigned long long)p.most);
+	}
+	scene_check(w, bytes[METHOD_PACK] && bytes[METHOD_GATHER] + bytes[METHOD_DRIVEN],
+		    "all is packed, or nothing");
+	scene_close(w, 0, f);
+	scene_met(w);
+}
+
 /* A long request without other memory: its reply must be a success. Returns how many READs were
  * posted. */
 static uint64_t set_long_xattr(struct world *w, struct sheaf_handle h)
@@ -532,6 +584,7 @@ const struct scenario scenes_links[] = {
 	{ "rdma-slow-requests", slow_requests_end, 1, 1, 1, false },
 	{ "rdma-fetch-without-memory", fetch_without_memory, 1, 1, 1, false },
 	{ "rdma-requests-fetched", requests_are_fetched, 1, 1, 2, false },
+	{ "rdma-pinned-max", registered_memory_is_limited, 1, 1, 1, false },
 	{ "rdma-buffers-reused", buffers_are_reused, 1, 1, 2, false },
 	{ "rdma-long-messages", long_messages, 1, 1, 2, false },
 	{ "memory-reused", memory_is_reused, 2, 1, 1, false },

@@ -33,6 +33,7 @@ static void a_full_file_is_understood(void)
 		      "id = 01234567-89ab-cdef-0123-456789abcdef ; uuid\n"
 		      "key = /etc/key\nserver_key = keys/s\nstripe_unit = 1MiB\nwidth = 1\n"
 		      "timeout = 5\nlease = 7\npool = 16M\nmode = nosync\nsieve = never\n"
+		      "[rdma]\nclient_driven = never\npinned_max = 2G\n"
 		      "[server.1]\r\n"
 		      "  name = beta\r\n"
 		      "\taddress = [::1]:7431\r\n"
@@ -51,6 +52,8 @@ static void a_full_file_is_understood(void)
 	CHECK_EQ(c->timeout_s, 5);
 	CHECK_EQ(c->lease_s, 7);
 	CHECK_EQ(c->pool_bytes, 16 << 20);
+	CHECK(c->rdma.never_driven);
+	CHECK_EQ(c->rdma.pinned_max, 2048 * MIB);
 	CHECK(c->nosync);
 	CHECK(c->never_sieve);
 	CHECK_EQ(c->n_targets, 2);
@@ -79,6 +82,7 @@ static void what_is_not_said_has_a_default(void)
 	CHECK_EQ(c->timeout_s, 30);
 	CHECK_EQ(c->lease_s, 30);
 	CHECK_EQ(c->pool_bytes, 64 * MIB);
+	CHECK(!c->rdma.never_driven && !c->rdma.pinned_max);
 	CHECK(!c->nosync);
 	CHECK(!c->never_sieve);
 	conf_free(c);
@@ -188,6 +192,7 @@ static const struct {
 	{ HEAD "timeout = 0\n", ":3: ", "number from 1 to" },
 	{ HEAD "lease = soon\n", ":3: ", "number from 1 to" },
 	{ HEAD "pool = 1K\n", ":3: ", "size from 1M" },
+	{ HEAD "[rdma]\npinned_max = all\n", ":4: ", "for example: pinned_max = 64M" },
 	{ HEAD "mode = fast\n", ":3: ", "sync or nosync" },
 	{ HEAD "sieve = always\n", ":3: ", "auto or never" },
 	{ HEAD "[server.0]\naddress = 127.0.0.1\n", ":4: ", "is not HOST:PORT" },
