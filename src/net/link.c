@@ -434,7 +434,7 @@ static int on_hello(struct link *l, struct msg *m, bool *kept)
 	l->peer_fetches = h.backends & BACKEND_FETCH;
 	c.backend = h.backends & (BACKEND_TCP | BACKEND_LOOPBACK | BACKEND_FETCH);
 	l->peer_knows_rdma = (h.backends & BACKEND_RDMA) && !n->hub && !l->local_label[0];
-	if (l->peer_knows_rdma && rdma_is_ready(n))
+	if (l->peer_knows_rdma && rdma_is_offered(n))
 		c.backend |= BACKEND_RDMA;
 	memcpy(c.nonce, l->nonce, sizeof(c.nonce));
 	handshake_mac(l, "server", l->nonce, c.mac);

@@ -458,8 +458,7 @@ static bool is_unreachable(const struct link *l)
 		if (l->net->loop->now < n->unreachable[i].until &&
 		    !memcmp(n->unreachable[i].addr, l->from.addr, sizeof(l->from.addr))) {
 			snprintf(n->why, sizeof(n->why),
-				 "the server could not reach this host's "
-				 "RDMA address before");
+				 "it could not reach this host's RDMA address before");
 			return true;
 		}
 	return false;
@@ -510,10 +509,13 @@ int rdma_attached(struct link *l, struct msg *m)
 {
 	struct rdma_link *r = l->rdma;
 	struct wire_attach a;
+	char why[RDMA_WHY_MAX];
 	int e = decode_attach(m, &a) && r && !r->is_connected ? 0 : -EPROTO;
 
 	if (!e && a.status) {
-		e = go_without(l, (const char *)a.why.p, a.why.len);
+		snprintf(why, sizeof(why), "the server: %.*s", (int)a.why.len,
+			 (const char *)a.why.p);
+		e = go_without(l, why, RDMA_WHY_MAX);
 	} else if (!e) {
 		e = connect_to(r, &a);
 		if (e)

@@ -167,6 +167,9 @@ struct rdma_device *rdma_device_get(struct net *n);
 void rdma_device_close(struct net *n);
 /* The card is open and works. Opens nothing, so peers without a proof may cause this call. */
 bool rdma_is_ready(const struct net *n);
+/* Server: clients may ask for RDMA. Also if its card cannot be used: then they are told why. Not if
+ * there is no card. Opens nothing. */
+bool rdma_is_offered(const struct net *n);
 /* Server: a client that has proved its key knows RDMA. If no card works, the server looks for one
  * as soon as the next attempt is due, and again while it has links. */
 void rdma_look(struct net *n);

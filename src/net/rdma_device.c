@@ -296,6 +296,15 @@ void net_set_rdma(struct net *n, const struct conf_rdma *c)
 	strcpy(w->device, c->device);
 }
 
+bool rdma_is_offered(const struct net *n)
+{
+	const struct net_rdma *r = &n->rdma;
+
+	if (r->device)
+		return true;
+	return !r->is_off && r->error && (r->error != -ENODEV || r->want.device[0]);
+}
+
 void net_open_card(struct net *n)
 {
 	struct rdma_device *d = rdma_device_get(n);

@@ -580,10 +580,30 @@ static void slow_requests_end(struct world *w)
 		scene_met(w);
 }
 
+/* ---- a server whose card cannot be used ---- */
+
+/* The server may not register its pool: clients use TCP and know why. */
+static void reason_is_told(struct world *w)
+{
+	const struct peer *p = &w->actors[0].client->peers[0];
+
+	scene_cards(w);
+	w->conf.pool_bytes = 64 * MIB;
+	w->sim.fabric.memory_max = 4 * MIB;
+	scene_down(w, 0, false);
+	scene_up(w, 0);
+	scene_close(w, 0, scene_open(w, 0, "f", O_CREAT | O_RDWR));
+	scene_check(w, !strncmp(p->rdma_why, "the server: cannot register 64 MiB", 34),
+		    "the client knows as the reason: %s", p->rdma_why);
+	scene_check(w, p->link && !link_has_rdma(p->link), "the link has RDMA");
+	scene_met(w);
+}
+
 const struct scenario scenes_links[] = {
 	{ "rdma-slow-requests", slow_requests_end, 1, 1, 1, false },
 	{ "rdma-fetch-without-memory", fetch_without_memory, 1, 1, 1, false },
 	{ "rdma-requests-fetched", requests_are_fetched, 1, 1, 2, false },
+	{ "rdma-reason-told", reason_is_told, 1, 1, 1, false },
 	{ "rdma-pinned-max", registered_memory_is_limited, 1, 1, 1, false },
 	{ "rdma-buffers-reused", buffers_are_reused, 1, 1, 2, false },
 	{ "rdma-long-messages", long_messages, 1, 1, 2, false },
