@@ -34,7 +34,6 @@ struct fabric_caps {
 	uint32_t read_depth; /* RDMA READs in progress of a QP, at each end */
 	uint64_t message_max; /* bytes of a work request */
 	bool is_ordered; /* when a SEND has arrived, so have all WRITEs of its QP before it */
-	bool bounds_windows; /* a memory window gives access to exactly its bytes */
 	bool is_link_local; /* needs LIDs: InfiniBand */
 };
 

@@ -420,9 +420,6 @@ static void set_caps(struct fabric *f)
 	c->receive_depth = (uint32_t)MIN(MIN(a->max_srq_wr, a->max_cqe), DEPTH_MAX);
 	c->read_depth = (uint32_t)MIN(MIN(a->max_qp_rd_atom, a->max_qp_init_rd_atom), READS_MAX);
 	c->is_ordered = true; /* reliable connections, and no region with relaxed ordering */
-	/* A window of Soft-RoCE gives access to all of its region, and what others do is not
-	 * known before it is tried: registered regions are exact on every device. */
-	c->bounds_windows = false;
 }
 
 /* Cards limit the number of work requests times their pieces: finds how many a QP can have. */

@@ -86,9 +86,8 @@ extern const char *const sim_injected_names[];
 
 /* The network cards with RDMA (core/fabric.h) of all nodes. Times are virtual ns. */
 struct sim_fabric {
-	/* Capabilities, as in struct fabric_caps. Regions are always exact: bounds_windows is only
-	 * reported. */
-	bool is_ordered, bounds_windows;
+	/* Capabilities, as in struct fabric_caps. Regions are always exact. */
+	bool is_ordered;
 	uint32_t sge_max; /* 1 .. FABRIC_SGES */
 	uint32_t send_depth, receive_depth, read_depth;
 	uint64_t message_max;

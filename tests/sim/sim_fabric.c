@@ -26,7 +26,6 @@ void sim_fabric_init(struct sim *s)
 	list_init(&s->flows);
 	s->fabric = (struct sim_fabric){
 		.is_ordered = true,
-		.bounds_windows = true,
 		.sge_max = 30,
 		.send_depth = 1024,
 		.receive_depth = 4096,
@@ -58,7 +57,6 @@ void sim_fabric_choose(struct sim *s, bool with_faults)
 	struct sim_fabric *c = &s->fabric;
 
 	c->is_ordered = pick(s, 1, 3) != 0;
-	c->bounds_windows = pick(s, 2, 2);
 	c->sge_max = sges[pick(s, 3, ARRAY_LEN(sges))];
 	c->send_depth = depths[pick(s, 4, ARRAY_LEN(depths))];
 	c->receive_depth = receives[pick(s, 5, ARRAY_LEN(receives))];
@@ -228,7 +226,6 @@ static int fabric_open(struct env *e, struct loop *l, const struct fabric_want *
 		.read_depth = conf->read_depth,
 		.message_max = conf->message_max,
 		.is_ordered = conf->is_ordered,
-		.bounds_windows = conf->bounds_windows,
 	};
 	if (htab_init(&f->lkeys) || htab_init(&f->rkeys))
 		abort();
