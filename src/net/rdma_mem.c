@@ -176,15 +176,12 @@ static int expose_pieces(struct link *l, struct net_desc *d, size_t n)
 	struct rdma_device *dev = l->rdma->dev;
 	struct rdma_exposed *e = exposed_new(dev, d, n);
 	uint32_t remote_keys[SEGMENTS_MAX];
-	struct reg_counts before, after;
 	int r;
 
 	if (!e)
 		return -ENOMEM;
-	reg_get_counts(dev->reg, &before);
 	r = reg_acquire(dev->reg, dev->pieces, n, d->access == CAP_WRITE, &e->use);
-	reg_get_counts(dev->reg, &after);
-	l->account->registrations += after.registrations - before.registrations;
+	l->account->registrations += e->use.n_made;
 	for (size_t i = 0; !r && i < n; i++) {
 		const struct reg_memory *m = e->use.regions[e->use.region_of[i]];
 

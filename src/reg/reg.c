@@ -284,6 +284,7 @@ static int make_one(struct acquire *a, struct span s, const struct group_piece *
 
 	if (!e)
 		attach(a->out, g, p, n);
+	a->out->n_made += !e;
 	return e;
 }
 
@@ -446,7 +447,7 @@ int reg_acquire(struct reg *r, const struct iovec *pieces, size_t n, bool writab
 {
 	struct acquire a = { r, writable, out };
 	struct group_piece *p;
-	size_t left = 0;
+	size_t left = 0, n_made;
 	int e;
 
 	*out = (struct reg_use){ 0 };
@@ -465,8 +466,10 @@ int reg_acquire(struct reg *r, const struct iovec *pieces, size_t n, bool writab
 	else if (!e && left)
 		e = make_groups(&a, p, left);
 	free(p);
+	n_made = out->n_made;
 	if (e)
 		reg_release(r, out);
+	out->n_made = n_made;
 	return e;
 }
 

@@ -48,6 +48,7 @@ struct reg_use {
 	size_t n_regions;
 	const struct reg_memory **regions; /* valid until reg_release(); may name one twice */
 	uint32_t *region_of; /* of each piece: the region that contains it */
+	size_t n_made; /* regions that were registered for this request, also if it failed */
 };
 /* Registers what of the pieces is not registered. A piece without bytes has region 0. -EFAULT: a
  * piece is not mapped, or not writable; -ENOBUFS: a limit, or this is a forked child. */

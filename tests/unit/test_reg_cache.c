@@ -64,7 +64,7 @@ static void rows_of_one_array_are_one_registration(void)
 	rows(v, 100, p);
 	CHECK_EQ(reg_acquire(r, v, 100, true, &u), 0);
 	check_use(&u, v, 100);
-	CHECK(dev.made == 1 && counts().groups == 1);
+	CHECK(dev.made == 1 && counts().groups == 1 && u.n_made == 1);
 	reg_release(r, &u);
 	CHECK_EQ(dev.live, 0);
 	r->costs.call_ns = 50; /* less than the page between two rows */
