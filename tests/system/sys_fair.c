@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 
 #include "cluster.h"
+#include "shares.h"
 
 #define CLIENTS 8
 #define MIB_ (1 << 20)
@@ -227,32 +228,14 @@ static void clients_end(int n)
 
 /* ---- shares ---- */
 
-/* The least and the most that one client has moved since `from`, relative to an eighth of the
- * total. */
-static void shares_of(uint64_t *from, double *least, double *most, double *all)
-{
-	uint64_t to[CLIENTS], sum = 0, lo = UINT64_MAX, hi = 0;
-
-	look(CLIENTS, to);
-	for (int i = 0; i < CLIENTS; i++) {
-		uint64_t n = to[i] - from[i];
-
-		sum += n;
-		lo = n < lo ? n : lo;
-		hi = n > hi ? n : hi;
-	}
-	*least = (double)lo * CLIENTS / (double)sum;
-	*most = (double)hi * CLIENTS / (double)sum;
-	*all = (double)sum / MIB_;
-}
-
 /* The first `greedy` clients have one access pattern, the rest another: each must get at least half
  * of an eighth. A mix of readers and writers may get less, since a written byte takes more time. */
 static void share(const char *what, int greedy, struct habit g, struct habit m)
 {
-	double need = g.write == m.write ? 0.5 : 0.4, least = 0, most = 0, all = 0, began;
+	double need = g.write == m.write ? 0.5 : 0.4, began;
 	struct habit h[CLIENTS];
-	uint64_t from[CLIENTS];
+	struct shares is = { 0 };
+	uint64_t from[CLIENTS], to[CLIENTS];
 
 	for (int i = 0; i < CLIENTS; i++)
 		h[i] = i < greedy ? g : m;
@@ -260,14 +243,15 @@ static void share(const char *what, int greedy, struct habit g, struct habit m)
 	work(CLIENTS);
 	look(CLIENTS, from);
 	began = now_s();
-	for (int i = 0; i < (judges_speed() ? TRIES : 1) && least < need; i++) {
+	for (int i = 0; i < (judges_speed() ? TRIES : 1) && is.least < need; i++) {
 		pause_ms(1000);
-		shares_of(from, &least, &most, &all);
+		look(CLIENTS, to);
+		is = shares_between(from, to, CLIENTS);
 	}
 	printf("  %s: %.0f MiB/s; least %.2f, most %.2f of an eighth\n", what,
-	       all / (now_s() - began), least, most);
+	       (double)is.all / MIB_ / (now_s() - began), is.least, is.most);
 	clients_end(CLIENTS);
-	CHECK(!judges_speed() || least >= need);
+	CHECK(!judges_speed() || is.least >= need);
 }
 
 static void clients_that_do_the_same_get_the_same(void)
