@@ -270,14 +270,9 @@ void rdma_watch(struct rdma_link *r)
 		timer_set(l, &r->stall, l->now + r->l->net->id.timeout_ms * NSEC_PER_MSEC);
 }
 
-/* A queue pair for the link, not connected. NULL: net->rdma.why says why. */
-static struct rdma_link *rdma_new(struct link *l, struct wire_attach *a)
+static struct rdma_link *rdma_link_alloc(struct link *l, struct rdma_device *d)
 {
-	struct net *n = l->net;
-	struct rdma_device *d = rdma_device_get(n);
-	struct rdma_link *r = d ? calloc(1, sizeof(*r)) : NULL;
-	struct fabric_addr us;
-	int e;
+	struct rdma_link *r = calloc(1, sizeof(*r));
 
 	if (!r)
 		return NULL;
@@ -292,16 +287,36 @@ static struct rdma_link *rdma_new(struct link *l, struct wire_attach *a)
 	list_init(&r->deferred.link);
 	r->deferred.run = rdma_flush_deferred;
 	credits_init(&r->credits);
+	return r;
+}
+
+static void tell_no_qp(struct rdma_device *d, int error)
+{
+	struct net_rdma *n = &d->net->rdma;
+
+	snprintf(n->why, sizeof(n->why), "%.80s: no further queue pair: %s", d->caps->name,
+		 error == -ENOMEM ? "raise the limit of locked memory (ulimit -l)" :
+				    error_text(error));
+}
+
+/* A queue pair for the link, not connected. NULL: net->rdma.why says why. */
+static struct rdma_link *rdma_new(struct link *l, struct wire_attach *a)
+{
+	struct net *n = l->net;
+	struct rdma_device *d = rdma_device_get(n);
+	struct rdma_link *r = d ? rdma_link_alloc(l, d) : NULL;
+	struct fabric_addr us;
+	int e;
+
+	if (!r)
+		return NULL;
 	n->slab_msgs_max += MSG_PER_SLAB;
 	rdma_promise(r);
 	e = d->n_wanted > d->caps->receive_depth ? -ENOSPC : rdma_receives_post(d);
 	if (!e)
 		e = d->ops->qp_make(d->fabric, rdma_sends(d), r, &r->qp, &us);
 	if (e) {
-		snprintf(n->rdma.why, sizeof(n->rdma.why), "%.80s: no further queue pair: %s",
-			 d->caps->name,
-			 e == -ENOMEM ? "raise the limit of locked memory (ulimit -l)" :
-					error_text(e));
+		tell_no_qp(d, e);
 		d->n_wanted -= r->promised;
 		n->slab_msgs_max -= MSG_PER_SLAB;
 		free(r);
