@@ -580,6 +580,48 @@ static void slow_requests_end(struct world *w)
 		scene_met(w);
 }
 
+/* ---- writes that the client moves because it is forced to ---- */
+
+static void one_move(struct world *w, struct cfile *f, bool write, enum net_method by)
+{
+	const uint64_t *bytes = w->actors[0].client->peers[0].account.bytes;
+	uint64_t before = bytes[by];
+	const struct iovec iov = { moved[0][0], MOVE_BYTES };
+	const struct extent ext = { 0, MOVE_BYTES };
+	struct cop *c = scene_call(w, 0);
+
+	memset(moved[0][0], write ? 9 : 0, MOVE_BYTES);
+	if (write)
+		client_write(c, f, &iov, 1, &ext, 1);
+	else
+		client_read(c, f, &iov, 1, &ext, 1);
+	scene_check(w, scene_end(w, c) == MOVE_BYTES, "a call fails");
+	scene_check(w, bytes[by] == before + MOVE_BYTES, "%s: %llu bytes", net_method_name(by),
+		    (unsigned long long)(bytes[by] - before));
+	for (size_t i = 0; i < MOVE_BYTES && !w->failed; i++)
+		scene_check(w, moved[0][0][i] == 9, "byte %zu is %d", i, moved[0][0][i]);
+}
+
+/* A server would read one piece by itself. Forced, the client writes it, unless the server must
+ * not grant anything. */
+static void writes_are_driven(struct world *w)
+{
+	struct cfile *f;
+
+	scene_cards(w);
+	w->conf.stripe_unit = 1 * MIB;
+	f = scene_open(w, 0, "f", O_CREAT | O_RDWR);
+	client_set_mover(w->actors[0].client, METHOD_GATHER);
+	one_move(w, f, true, METHOD_GATHER);
+	client_set_mover(w->actors[0].client, METHOD_DRIVEN);
+	one_move(w, f, true, METHOD_DRIVEN);
+	one_move(w, f, false, METHOD_GATHER);
+	peek_net(w->targets[0].server)->rdma.never_driven = true;
+	one_move(w, f, true, METHOD_GATHER);
+	scene_close(w, 0, f);
+	scene_met(w);
+}
+
 /* ---- a server whose card cannot be used ---- */
 
 /* The server may not register its pool: clients use TCP and know why. */
@@ -603,6 +645,7 @@ const struct scenario scenes_links[] = {
 	{ "rdma-slow-requests", slow_requests_end, 1, 1, 1, false },
 	{ "rdma-fetch-without-memory", fetch_without_memory, 1, 1, 1, false },
 	{ "rdma-requests-fetched", requests_are_fetched, 1, 1, 2, false },
+	{ "rdma-driven", writes_are_driven, 1, 1, 1, false },
 	{ "rdma-reason-told", reason_is_told, 1, 1, 1, false },
 	{ "rdma-pinned-max", registered_memory_is_limited, 1, 1, 1, false },
 	{ "rdma-buffers-reused", buffers_are_reused, 1, 1, 2, false },
