@@ -4,7 +4,8 @@
  *
  * The user's memory is never copied: the part's view is exposed to the server, except that small
  * parts travel inside the message. When a capability was fenced or has expired, the lane fetches a
- * new one and sends the part again.
+ * new one and sends the part again. So it does with a read that went through a buffer and reached
+ * beyond the end of the object: then unsent bytes have their values in the buffer beforehand.
  *
  * Threads: the loop's. Buffers: ended lanes are kept for reuse, with their buffer for small writes.
  * Errors: the first one ends the transfer; its other lanes stop at their next part. */
@@ -91,6 +92,18 @@ void lanes_free(struct client *c)
 
 /* ---- requests ---- */
 
+/* The reply says that no byte of the part is behind the end of the object. */
+static bool read_is_whole(const struct call *c)
+{
+	const struct lane *l = container_of(c, struct lane, call);
+	const struct wire_read_res *r = &l->res.read;
+
+	for (size_t i = 0; i < l->n; i++)
+		if (l->ext[i].offset + l->ext[i].length > r->end)
+			return false;
+	return !r->beyond;
+}
+
 static void prepare_read(struct lane *l)
 {
 	struct wire_read_args *a = &l->args.READ;
@@ -105,6 +118,7 @@ static void prepare_read(struct lane *l)
 	l->call.mem_wire = &a->mem;
 	l->call.mem_access = CAP_WRITE; /* the server writes into the memory */
 	l->call.method = l->op->transfer->mover;
+	l->call.is_whole = l->may_be_short ? NULL : read_is_whole;
 }
 
 /* Counts data that travel inside a message. */
@@ -285,6 +299,13 @@ static void answer(struct lane *l)
 		l->refreshes_source = false;
 		req_goto(q, REFRESHED);
 		cap_ask(l->op, l->op->file, &l->call, q);
+		return;
+	}
+	if (q->error == -ENODATA && !l->may_be_short) { /* none of it is in the user's memory */
+		call_fini(&l->call);
+		q->error = 0;
+		l->may_be_short = true;
+		req_goto(q, CALL);
 		return;
 	}
 	if (q->error == -ENOSPC && space_wait_begin(l->op->c, &l->space_wait, q)) {

@@ -44,6 +44,7 @@ struct lane {
 	uint32_t refreshes;
 	struct space_wait space_wait;
 	bool small; /* data travel inside the message */
+	bool may_be_short; /* a read: bytes that are not sent must keep their values */
 	bool refreshes_source; /* the capability of the copy's source is being refreshed */
 	uint64_t epoch, source_epoch; /* of the capabilities sent */
 	uint64_t sent_at; /* when the part was sent */

@@ -19,8 +19,8 @@ struct net_desc *link_desc(struct link *l, uint64_t tag)
 	return NULL;
 }
 
-int net_expose(struct link *l, struct view *mem, int access, enum net_method method, uint64_t tag,
-	       struct net_desc *d)
+int net_expose(struct link *l, struct view *mem, int access, enum net_method method, bool tells,
+	       uint64_t tag, struct net_desc *d)
 {
 	int r;
 
@@ -28,6 +28,7 @@ int net_expose(struct link *l, struct view *mem, int access, enum net_method met
 				.view = mem,
 				.access = access,
 				.method = method,
+				.tells = tells,
 				.packs = method == METHOD_PACK || method == METHOD_AUTO,
 				.moved = l->net->loop->now };
 	list_init(&d->link);

@@ -21,6 +21,8 @@ struct net_desc {
 	int access; /* CAP_READ: the peer reads it; CAP_WRITE: the peer writes into it */
 	enum net_method method; /* the caller's choice */
 	bool packs; /* the next pieces will probably be packed: a look at a few of them is enough */
+	bool tells; /* the caller will say is_whole; else unwritten bytes keep their value */
+	bool is_whole; /* before net_retract(): the peer has written all bytes */
 	int error; /* -EFAULT: a part of this memory is not mapped; or the error of a put */
 	void (*retracted)(struct net_desc *d); /* a retract that takes time has completed */
 	uint64_t moved; /* when its bytes last moved or were pulled */
@@ -40,9 +42,11 @@ struct net_direct {
 };
 
 /* Client: makes a view of user memory reachable for one request. The view and d must live until the
- * retract has completed. -ECONNRESET: the link is closing. */
-int net_expose(struct link *l, struct view *mem, int access, enum net_method method, uint64_t tag,
-	       struct net_desc *d);
+ * retract has completed. -ECONNRESET: the link is closing. With `tells`, what the peer writes may
+ * come through a buffer: if d->is_whole is not set before the retract, none of it may reach the
+ * memory, and d->error is -ENODATA. */
+int net_expose(struct link *l, struct view *mem, int access, enum net_method method, bool tells,
+	       uint64_t tag, struct net_desc *d);
 /* Ends the exposure. True: the peer can no longer access that memory, all bytes are in their places
  * and d->error is final. False: that takes time; retracted() is called from the loop, at the latest
  * when the link has closed. Where net_peer_moves(), the request must have been answered. */

@@ -250,7 +250,8 @@ void call_transmit(struct peer *p, struct call *c)
 
 	list_del(&c->link);
 	if (c->mem) {
-		r = net_expose(p->link, c->mem, c->mem_access, c->method, tag, &c->desc);
+		r = net_expose(p->link, c->mem, c->mem_access, c->method, c->is_whole, tag,
+			       &c->desc);
 		if (r) {
 			if (c->slot != NO_SLOT)
 				release_slot(p, c->slot);
@@ -521,6 +522,7 @@ static int answered(struct call *c, const struct wire_rep_head *h, struct xdr *x
 	c->in = m;
 	c->verifier = h->verifier;
 	record_latency(p, c);
+	c->desc.is_whole = !error && c->is_whole && c->is_whole(c);
 	retract_and_finish(c, error);
 	return error == -EBADMSG ? -EPROTO : 0;
 }

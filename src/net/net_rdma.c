@@ -530,7 +530,7 @@ int rdma_attached(struct link *l, struct msg *m)
 	if (!e && a.status) {
 		snprintf(why, sizeof(why), "the server: %.*s", (int)a.why.len,
 			 (const char *)a.why.p);
-		e = go_without(l, why, RDMA_WHY_MAX);
+		e = go_without(l, why, strlen(why));
 	} else if (!e) {
 		e = connect_to(r, &a);
 		if (e)

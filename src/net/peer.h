@@ -24,6 +24,9 @@ struct call {
 	struct view *mem; /* user memory for bulk, or NULL */
 	int mem_access;
 	enum net_method method; /* for mem */
+	/* The reply says that all bytes of mem were written. Without this function, bytes that were
+	 * not written keep their values; with it, such a reply may end the call with -ENODATA. */
+	bool (*is_whole)(const struct call *c);
 	struct wire_mem_desc *mem_wire; /* where its descriptor goes in args */
 	uint64_t trace;
 	uint64_t deadline; /* loop time */

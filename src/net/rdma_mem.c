@@ -196,19 +196,22 @@ static int expose_pieces(struct link *l, struct net_desc *d, size_t n)
 	return r;
 }
 
-/* Copies the stream into a registered buffer; also before the peer writes, since it may write less
- * than all. */
+/* Copies the stream into a registered buffer. Before the peer writes that is needed only if nobody
+ * will know whether it has written all: else the buffer has data of earlier requests there. */
 static int expose_packed(struct link *l, struct net_desc *d)
 {
 	struct rdma_exposed *e = exposed_new(l->rdma->dev, d, 1);
+	bool fills = d->access == CAP_READ || !d->tells;
 	int r;
 
 	if (!e)
 		return -ENOMEM;
 	e->bounce = bounce_get(e->dev, d->view->length);
-	r = e->bounce ? view_copy_out(d->view, 0, e->bounce->mem, d->view->length) : -ENOBUFS;
+	r = e->bounce ? 0 : -ENOBUFS;
+	if (!r && fills)
+		r = view_copy_out(d->view, 0, e->bounce->mem, d->view->length);
 	if (!r) {
-		l->account->copied += d->view->length;
+		l->account->copied += fills ? d->view->length : 0;
 		e->ranges[0] = (struct rdma_range){ (uintptr_t)e->bounce->mem, d->view->length,
 						    e->bounce->registered.lkey };
 		r = describe(e, &e->bounce->registered.rkey);
@@ -257,6 +260,20 @@ static void count_bytes(const struct rdma_exposed *e, struct link *l)
 	l->account->bytes[e->bounce ? METHOD_PACK : METHOD_GATHER] += all - driven;
 }
 
+/* The peer has written into the buffer. */
+static void unpack(struct rdma_exposed *e, struct link *l)
+{
+	struct net_desc *d = e->desc;
+
+	if (d->tells && !d->is_whole) {
+		d->error = -ENODATA;
+		return;
+	}
+	if (view_copy_in(d->view, 0, e->bounce->mem, d->view->length))
+		d->error = -EFAULT;
+	l->account->copied += d->view->length;
+}
+
 /* Nothing accesses the memory any more. */
 static void finish(struct rdma_exposed *e, struct link *l)
 {
@@ -264,11 +281,8 @@ static void finish(struct rdma_exposed *e, struct link *l)
 
 	if (l->state == LINK_UP)
 		count_bytes(e, l);
-	if (e->bounce && d->access == CAP_WRITE && l->state == LINK_UP) {
-		if (view_copy_in(d->view, 0, e->bounce->mem, d->view->length))
-			d->error = -EFAULT;
-		l->account->copied += d->view->length;
-	}
+	if (e->bounce && d->access == CAP_WRITE && l->state == LINK_UP)
+		unpack(e, l);
 	exposed_free(e);
 }
 

@@ -655,7 +655,7 @@ static void expose(bool write, size_t pieces)
 	assert(access_init(&g.access, &g.mem, 1, &g.file, 1) == 0);
 	assert(view_plan(&g.view, &g.access, &one, 0, &from, g.plan, 4, UINT64_MAX) == 1);
 	g.is_exposed = net_expose(g.dialled, &g.view, write ? CAP_READ : CAP_WRITE, METHOD_AUTO,
-				  TAG, &g.exposed) == 0;
+				  false, TAG, &g.exposed) == 0;
 }
 
 /* Two bytes of position, then a count and segments. */

@@ -622,6 +622,61 @@ static void writes_are_driven(struct world *w)
 	scene_met(w);
 }
 
+/* ---- reads through a buffer ---- */
+
+#define SHORT_BYTES (100 * KIB)
+
+static int64_t access_packed(struct world *w, struct cfile *f, uint64_t len, bool write, int value)
+{
+	const struct iovec iov = { moved[0][0], len };
+	const struct extent ext = { 0, len };
+	struct cop *c = scene_call(w, 0);
+
+	memset(moved[0][0], value, MOVE_BYTES);
+	if (write)
+		client_write(c, f, &iov, 1, &ext, 1);
+	else
+		client_read(c, f, &iov, 1, &ext, 1);
+	return scene_end(w, c);
+}
+
+/* A read of len bytes returns all of a short file, and changes no byte behind its end. */
+static void read_short_file(struct world *w, struct cfile *f, uint64_t len, uint64_t copies)
+{
+	const struct net_account *a = &w->actors[0].client->peers[0].account;
+	uint64_t copied = a->copied;
+	int64_t r = access_packed(w, f, len, false, 5);
+
+	scene_check(w, r == SHORT_BYTES, "a read of %llu returns %lld", (unsigned long long)len,
+		    (long long)r);
+	for (size_t i = 0; i < MOVE_BYTES && !w->failed; i++)
+		scene_check(w, moved[0][0][i] == (i < SHORT_BYTES ? 9 : 5), "byte %zu is %d", i,
+			    moved[0][0][i]);
+	copied = a->copied - copied;
+	scene_check(w, copied == copies * len, "%llu bytes are copied", (unsigned long long)copied);
+}
+
+/* The buffer has data of another file. A read within the file copies each byte once; one beyond
+ * its end is sent again, with the user's bytes in the buffer. */
+static void packed_reads_are_exact(struct world *w)
+{
+	struct cfile *f, *g;
+
+	scene_cards(w);
+	w->conf.stripe_unit = 1 * MIB;
+	client_set_mover(w->actors[0].client, METHOD_PACK);
+	f = scene_open(w, 0, "f", O_CREAT | O_RDWR);
+	g = scene_open(w, 0, "g", O_CREAT | O_RDWR);
+	access_packed(w, f, SHORT_BYTES, true, 9);
+	access_packed(w, g, SHORT_BYTES, true, 200);
+	read_short_file(w, f, SHORT_BYTES, 1);
+	access_packed(w, g, MOVE_BYTES, true, 200);
+	read_short_file(w, f, MOVE_BYTES, 2);
+	scene_close(w, 0, f);
+	scene_close(w, 0, g);
+	scene_met(w);
+}
+
 /* ---- a server whose card cannot be used ---- */
 
 /* The server may not register its pool: clients use TCP and know why. */
@@ -645,6 +700,7 @@ const struct scenario scenes_links[] = {
 	{ "rdma-slow-requests", slow_requests_end, 1, 1, 1, false },
 	{ "rdma-fetch-without-memory", fetch_without_memory, 1, 1, 1, false },
 	{ "rdma-requests-fetched", requests_are_fetched, 1, 1, 2, false },
+	{ "rdma-packed-reads", packed_reads_are_exact, 1, 1, 1, false },
 	{ "rdma-driven", writes_are_driven, 1, 1, 1, false },
 	{ "rdma-reason-told", reason_is_told, 1, 1, 1, false },
 	{ "rdma-pinned-max", registered_memory_is_limited, 1, 1, 1, false },

@@ -156,7 +156,7 @@ static void connect_to(const char *path)
 
 static void begin(const char *path)
 {
-	cluster_create(&c, &(struct cluster_opts){ .servers = 1, .lease = 30 });
+	cluster_create(&c, &(struct cluster_opts){ .servers = 1, .timeout = 120, .lease = 120 });
 	connect_to(path);
 }
 
@@ -311,7 +311,7 @@ static void a_server_that_must_not_be_filled_reads(void)
 {
 	struct counts d;
 
-	cluster_create(&c, &(struct cluster_opts){ .servers = 1, .lease = 30 });
+	cluster_create(&c, &(struct cluster_opts){ .servers = 1, .timeout = 120, .lease = 120 });
 	edit_file(c.conf, "[rdma]\n", "[rdma]\nclient_driven = never\n");
 	connect_to("/never");
 	scatter(false);
