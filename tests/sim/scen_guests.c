@@ -21,6 +21,8 @@ struct shared {
 	uint8_t last[CELLS]; /* of the last attempt */
 	bool unknown[CELLS]; /* a later write has failed */
 	bool owner_died;
+	bool truncates, restarts,
+		dies; /* what happens; without any, only the writes make the size */
 };
 
 static void make_ticket(struct shared *s, bool fresh)
@@ -142,11 +144,11 @@ static void one_step(struct shared *s)
 		write_cell(s, client);
 	else if (what < 85)
 		sync_file(s, client);
-	else if (what < 93)
+	else if (what < 93 && s->restarts)
 		restart_one(s);
-	else if (what < 97 && s->f[0])
+	else if (what < 97 && s->f[0] && s->truncates)
 		truncate_beyond(s);
-	else if (what >= 99 && s->f[0])
+	else if (what >= 97 && s->f[0] && s->dies)
 		lose_owner(s);
 }
 
@@ -191,6 +193,9 @@ static void shared_open(struct world *w)
 	if (!s)
 		return;
 	s->w = w;
+	s->truncates = sim_chance(&w->sim, 500000);
+	s->restarts = sim_chance(&w->sim, 500000);
+	s->dies = sim_chance(&w->sim, 500000);
 	open_all(s);
 	for (int i = 0; i < STEPS && !w->failed; i++)
 		one_step(s);
