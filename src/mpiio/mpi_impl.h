@@ -68,6 +68,17 @@ struct mtype {
 int mtype_get(MPI_Datatype type, enum mrep rep, struct mtype **out);
 void mtype_put(struct mtype *t);
 
+/* ---- mpi_contents.c: what a datatype was made of ---- */
+struct mcontents {
+	int combiner;
+	int64_t *ints, *aints; /* numbers of elements, bytes */
+	MPI_Datatype *types;
+	size_t n_types;
+};
+int mcontents_get(MPI_Datatype type, struct mcontents *c); /* MPI_ERR_TYPE, MPI_ERR_NO_MEM */
+void mcontents_free(struct mcontents *c);
+bool mcontents_is_derived(MPI_Datatype t); /* else it is a named one */
+
 /* ---- mpi_view.c: views and positions ---- */
 
 struct mview {

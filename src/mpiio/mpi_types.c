@@ -10,55 +10,6 @@
 
 #include "mpiio/mpi_impl.h"
 
-/* Contents of a datatype: arrays that MPI_Type_get_contents() fills. */
-struct contents {
-	int combiner, n_ints, n_aints, n_types;
-	int *ints;
-	MPI_Aint *aints;
-	MPI_Datatype *types;
-#if MPI_VERSION >= 4
-	MPI_Count n_counts;
-	MPI_Count *counts;
-#endif
-};
-
-static void contents_free(struct contents *c)
-{
-	for (int i = 0; i < c->n_types; i++) {
-		int n[4] = { 0 }, combiner = MPI_COMBINER_NAMED;
-
-		if (!PMPI_Type_get_envelope(c->types[i], &n[0], &n[1], &n[2], &combiner) &&
-		    combiner != MPI_COMBINER_NAMED)
-			PMPI_Type_free(&c->types[i]);
-	}
-	free(c->ints);
-	free(c->aints);
-	free(c->types);
-}
-
-static int contents_get(MPI_Datatype type, struct contents *c)
-{
-	memset(c, 0, sizeof(*c));
-	if (PMPI_Type_get_envelope(type, &c->n_ints, &c->n_aints, &c->n_types, &c->combiner)) {
-		c->n_types = 0;
-		return MPI_ERR_TYPE;
-	}
-	if (c->combiner == MPI_COMBINER_NAMED) {
-		c->n_types = 0;
-		return MPI_SUCCESS;
-	}
-	c->ints = calloc((size_t)c->n_ints + 1, sizeof(*c->ints));
-	c->aints = calloc((size_t)c->n_aints + 1, sizeof(*c->aints));
-	c->types = calloc((size_t)c->n_types + 1, sizeof(MPI_Datatype));
-	if (c->ints && c->aints && c->types &&
-	    !PMPI_Type_get_contents(type, c->n_ints, c->n_aints, c->n_types, c->ints, c->aints,
-				    c->types))
-		return MPI_SUCCESS;
-	c->n_types = 0;
-	contents_free(c);
-	return MPI_ERR_TYPE;
-}
-
 static int class_of(int err)
 {
 	return !err ? MPI_SUCCESS : err == -ENOMEM ? MPI_ERR_NO_MEM : MPI_ERR_TYPE;
@@ -140,8 +91,9 @@ static int64_t extent_of(const struct sheaf_type *t)
 }
 
 /* n blocks; block lengths from `blocks` (or all `block`), displacements in bytes. */
-static int build_indexed(size_t n, const int *blocks, int block, const MPI_Aint *bytes,
-			 const int *elements, const struct sheaf_type *of, struct sheaf_type **out)
+static int build_indexed(size_t n, const int64_t *blocks, int64_t block, const int64_t *bytes,
+			 const int64_t *elements, const struct sheaf_type *of,
+			 struct sheaf_type **out)
 {
 	uint64_t *len = calloc(n + 1, sizeof(*len));
 	int64_t *displ = calloc(n + 1, sizeof(*displ)), extent = extent_of(of);
@@ -158,7 +110,7 @@ static int build_indexed(size_t n, const int *blocks, int block, const MPI_Aint 
 	return class_of(r);
 }
 
-static int build_struct(const struct contents *c, enum mrep rep, struct sheaf_type **out)
+static int build_struct(const struct mcontents *c, enum mrep rep, struct sheaf_type **out)
 {
 	size_t n = (size_t)c->ints[0];
 	struct sheaf_type **of = calloc(n + 1, sizeof(struct sheaf_type *));
@@ -183,10 +135,10 @@ static int build_struct(const struct contents *c, enum mrep rep, struct sheaf_ty
 }
 
 /* ints: the number of dimensions, sizes, subsizes, starts, order. */
-static int build_subarray(const struct contents *c, const struct sheaf_type *of,
+static int build_subarray(const struct mcontents *c, const struct sheaf_type *of,
 			  struct sheaf_type **out)
 {
-	int n = c->ints[0];
+	int n = (int)c->ints[0];
 	bool fortran = c->ints[1 + 3 * n] == MPI_ORDER_FORTRAN;
 	uint64_t *sides = calloc(3 * (size_t)n + 1, sizeof(*sides));
 	int r;
@@ -203,12 +155,13 @@ static int build_subarray(const struct contents *c, const struct sheaf_type *of,
 
 /* One dimension of a distributed array, of `size` elements `stride` bytes apart: the part of the
  * process with this coordinate. The bounds are those of the whole dimension. */
-static int build_dimension(int size, int how, int arg, int procs, int coord,
+static int build_dimension(int64_t size, int64_t how, int64_t arg, int64_t procs, int64_t coord,
 			   const struct sheaf_type *of, int64_t stride, struct sheaf_type **out)
 {
 	int64_t whole = size * stride;
 	struct sheaf_type *parts = NULL, *at = NULL, *rest = NULL;
-	int block, first, full, r;
+	int64_t block, first, full;
+	int r;
 
 	if (how == MPI_DISTRIBUTE_NONE) {
 		procs = 1;
@@ -221,8 +174,8 @@ static int build_dimension(int size, int how, int arg, int procs, int coord,
 			arg;
 	first = coord * block;
 	if (how == MPI_DISTRIBUTE_CYCLIC) {
-		int mine = size > first ? size - first : 0, round = block * procs;
-		int tail;
+		int64_t mine = size > first ? size - first : 0, round = block * procs;
+		int64_t tail;
 
 		full = mine / round + (mine % round >= block);
 		tail = mine % round < block ? mine % round : 0;
@@ -234,10 +187,10 @@ static int build_dimension(int size, int how, int arg, int procs, int coord,
 		r = r ? r :
 			sheaf_type_struct(2, (uint64_t[]){ full > 0, tail > 0 },
 					  (int64_t[]){ first * stride,
-						       (first + (int64_t)full * round) * stride },
+						       (first + full * round) * stride },
 					  (const struct sheaf_type *const[]){ parts, rest }, &at);
 	} else {
-		int mine = size > first ? MIN(size - first, block) : 0;
+		int64_t mine = size > first ? MIN(size - first, block) : 0;
 
 		r = sheaf_type_vector((uint64_t)mine, 1, stride, of, &parts);
 		r = r ? r :
@@ -253,13 +206,14 @@ static int build_dimension(int size, int how, int arg, int procs, int coord,
 }
 
 /* ints: size, rank, n dimensions, sizes, distributions, arguments, processes, order. */
-static int build_darray(const struct contents *c, const struct sheaf_type *of,
+static int build_darray(const struct mcontents *c, const struct sheaf_type *of,
 			struct sheaf_type **out)
 {
-	int rank = c->ints[1], n = c->ints[2], r = MPI_SUCCESS;
-	const int *sizes = c->ints + 3, *how = sizes + n, *arg = how + n, *procs = arg + n;
+	int n = (int)c->ints[2], r = MPI_SUCCESS;
+	int64_t rank = c->ints[1];
+	const int64_t *sizes = c->ints + 3, *how = sizes + n, *arg = how + n, *procs = arg + n;
 	bool fortran = procs[n] == MPI_ORDER_FORTRAN;
-	int coords[n];
+	int64_t coords[n];
 	int64_t stride = extent_of(of);
 	struct sheaf_type *t = NULL, *next;
 
@@ -281,10 +235,10 @@ static int build_darray(const struct contents *c, const struct sheaf_type *of,
 }
 
 /* Constructors with one element type. */
-static int build_from(const struct contents *c, const struct sheaf_type *of,
+static int build_from(const struct mcontents *c, const struct sheaf_type *of,
 		      struct sheaf_type **out)
 {
-	const int *i = c->ints;
+	const int64_t *i = c->ints;
 	int64_t extent = extent_of(of);
 
 	switch (c->combiner) {
@@ -321,8 +275,8 @@ static int build_from(const struct contents *c, const struct sheaf_type *of,
 static int build(MPI_Datatype type, enum mrep rep, struct sheaf_type **out)
 {
 	struct sheaf_type *of = NULL;
-	struct contents c;
-	int r = contents_get(type, &c);
+	struct mcontents c;
+	int r = mcontents_get(type, &c);
 
 	*out = NULL;
 	if (r)
@@ -345,7 +299,7 @@ static int build(MPI_Datatype type, enum mrep rep, struct sheaf_type **out)
 		r = r ? r : build_from(&c, of, out);
 		sheaf_type_free(of);
 	}
-	contents_free(&c);
+	mcontents_free(&c);
 	return r;
 }
 

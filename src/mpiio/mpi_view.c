@@ -7,24 +7,17 @@
 
 #include "mpiio/mpi_impl.h"
 
-static bool is_named(MPI_Datatype t)
-{
-	int a, b, c, combiner = MPI_COMBINER_NAMED;
-
-	return PMPI_Type_get_envelope(t, &a, &b, &c, &combiner) || combiner == MPI_COMBINER_NAMED;
-}
-
 int mtype_copy(MPI_Datatype t, MPI_Datatype *out)
 {
 	*out = t;
-	if (is_named(t))
+	if (!mcontents_is_derived(t))
 		return MPI_SUCCESS;
 	return PMPI_Type_dup(t, out) ? MPI_ERR_TYPE : MPI_SUCCESS;
 }
 
 static void free_type(MPI_Datatype *t)
 {
-	if (*t != MPI_DATATYPE_NULL && !is_named(*t))
+	if (*t != MPI_DATATYPE_NULL && mcontents_is_derived(*t))
 		PMPI_Type_free(t);
 	*t = MPI_DATATYPE_NULL;
 }
