@@ -75,6 +75,11 @@ static int open_meta(struct server *s, const struct server_opts *o, char *err, s
 	return meta_open(s->loop, &m, &s->meta, err, err_len);
 }
 
+static void take_time(struct server *s)
+{
+	s->loop->now = s->loop->env->clock->now(s->loop->env);
+}
+
 static void known_session(void *arg, const struct meta_session *ms)
 {
 	struct server *s = arg;
@@ -192,10 +197,11 @@ static int open_all(struct server *s, const struct server_opts *o, char *err, si
 	s->sessions.expired = session_expired;
 	open_net(s, o);
 	r = map_peers(s);
-	if (!r && s->meta)
-		r = meta_each_session(s->meta, known_session, s);
 	if (!r)
 		r = listen_all(s, o->listen ? o->listen : s->self->address, err, err_len);
+	take_time(s); /* leases begin now: clients could not renew them during the start */
+	if (!r && s->meta)
+		r = meta_each_session(s->meta, known_session, s);
 	return r;
 }
 
@@ -213,7 +219,7 @@ int server_start(const struct server_opts *o, struct server **out, char *err, si
 	s->target = o->target;
 	s->max_removing = o->limits.removing ? o->limits.removing : MAX_REMOVING;
 	s->self = &o->conf->targets[o->target];
-	s->loop->now = s->loop->env->clock->now(s->loop->env);
+	take_time(s);
 	s->started = s->loop->now;
 	list_init(&s->spare_reqs);
 	list_init(&s->spare_windows);

@@ -217,6 +217,34 @@ static void a_change_survives_a_restart_exactly_once(void)
 	end();
 }
 
+static struct exec_ops usual;
+
+static int slow_worker(struct env *e, struct loop *l, const char *name, struct worker **out)
+{
+	w.now += 60 * NSEC_PER_SEC;
+	return usual.worker_start(e, l, name, out);
+}
+
+static void a_start_that_takes_long_ends_no_lease(void)
+{
+	uint64_t id;
+
+	begin();
+	id = p->l.session->id;
+	pipe_free(p);
+	CHECK_EQ(server_stop(w.srv), 0);
+	usual = w.exec;
+	w.exec.worker_start = slow_worker;
+	world_start_server(&w);
+	w.exec = usual;
+	world_pass(&w, 20 * NSEC_PER_SEC);
+	CHECK(session_find(&w.srv->sessions, id));
+	world_pass(&w, 20 * NSEC_PER_SEC);
+	CHECK(!session_find(&w.srv->sessions, id));
+	p = pipe_new(&w, LINK_CLIENT);
+	end();
+}
+
 /* ---- resuming ---- */
 
 static void a_session_is_resumed_by_its_secret_only(void)
@@ -364,6 +392,7 @@ TEST_MAIN(TEST(a_malformed_message_closes_its_link_and_no_other),
 	  TEST(a_change_that_is_repeated_gives_its_first_answer),
 	  TEST(a_truncate_that_is_repeated_happens_once),
 	  TEST(a_change_survives_a_restart_exactly_once),
+	  TEST(a_start_that_takes_long_ends_no_lease),
 	  TEST(a_session_is_resumed_by_its_secret_only),
 	  TEST(resuming_waits_until_the_old_requests_have_ended),
 	  TEST(a_second_session_on_a_link_replaces_the_first), TEST(after_goodbye_nothing_is_taken),
