@@ -85,6 +85,7 @@ struct rdma_exposed {
 	uint64_t told; /* bytes that the server has moved, as it says */
 	uint64_t driven; /* bytes that the server has invited this client to write */
 	bool is_ending; /* retracted: ends with the last fill */
+	uint64_t length; /* of the stream: of all ranges */
 	uint32_t n_ranges;
 	struct rdma_range ranges[]; /* in the order of the stream, local keys */
 };

@@ -121,7 +121,8 @@ void rdma_reg_open(struct rdma_device *d)
 
 /* ---- exposing ---- */
 
-static struct rdma_exposed *exposed_new(struct rdma_device *dev, struct net_desc *d, size_t n)
+static struct rdma_exposed *exposed_new(struct rdma_device *dev, struct net_desc *d, size_t n,
+					uint64_t len)
 {
 	struct rdma_exposed *e = calloc(1, sizeof(*e) + n * sizeof(e->ranges[0]));
 
@@ -130,6 +131,7 @@ static struct rdma_exposed *exposed_new(struct rdma_device *dev, struct net_desc
 		e->desc = d;
 		dev->load++;
 		e->n_ranges = (uint32_t)n;
+		e->length = len;
 	}
 	return e;
 }
@@ -171,10 +173,10 @@ static int describe(struct rdma_exposed *e, const uint32_t *remote_keys)
 }
 
 /* Registers the user's pieces themselves. -ENOBUFS: pack them. */
-static int expose_pieces(struct link *l, struct net_desc *d, size_t n)
+static int expose_pieces(struct link *l, struct net_desc *d, size_t n, uint64_t len)
 {
 	struct rdma_device *dev = l->rdma->dev;
-	struct rdma_exposed *e = exposed_new(dev, d, n);
+	struct rdma_exposed *e = exposed_new(dev, d, n, len);
 	uint32_t remote_keys[SEGMENTS_MAX];
 	int r;
 
@@ -196,23 +198,24 @@ static int expose_pieces(struct link *l, struct net_desc *d, size_t n)
 	return r;
 }
 
-/* Copies the stream into a registered buffer. Before the peer writes that is needed only if nobody
- * will know whether it has written all: else the buffer has data of earlier requests there. */
-static int expose_packed(struct link *l, struct net_desc *d)
+/* Copies the stream of `len` bytes into a registered buffer. Before the peer writes that is needed
+ * only if nobody will know whether it has written all: else the buffer has data of earlier requests
+ * there. */
+static int expose_packed(struct link *l, struct net_desc *d, uint64_t len)
 {
-	struct rdma_exposed *e = exposed_new(l->rdma->dev, d, 1);
+	struct rdma_exposed *e = exposed_new(l->rdma->dev, d, 1, len);
 	bool fills = d->access == CAP_READ || !d->tells;
 	int r;
 
 	if (!e)
 		return -ENOMEM;
-	e->bounce = bounce_get(e->dev, d->view->length);
+	e->bounce = bounce_get(e->dev, len);
 	r = e->bounce ? 0 : -ENOBUFS;
 	if (!r && fills)
-		r = view_copy_out(d->view, 0, e->bounce->mem, d->view->length);
+		r = view_copy_out(d->view, 0, e->bounce->mem, len);
 	if (!r) {
-		l->account->copied += fills ? d->view->length : 0;
-		e->ranges[0] = (struct rdma_range){ (uintptr_t)e->bounce->mem, d->view->length,
+		l->account->copied += fills ? len : 0;
+		e->ranges[0] = (struct rdma_range){ (uintptr_t)e->bounce->mem, len,
 						    e->bounce->registered.lkey };
 		r = describe(e, &e->bounce->registered.rkey);
 	}
@@ -221,14 +224,28 @@ static int expose_packed(struct link *l, struct net_desc *d)
 	return r;
 }
 
-/* Finds the pieces of the view; 0: too many, or packing them is cheaper. */
-static size_t find_pieces(struct link *l, struct net_desc *d)
+/* The bytes of the view's stream, of which the first `got` were looked up: the length of a view of
+ * patterns is a bound. */
+static uint64_t stream_length(struct view *v, uint64_t got, struct iovec *scratch)
+{
+	uint64_t more;
+
+	if (!v->pattern_view)
+		return v->length;
+	while (got < v->length && view_iov(v, got, v->length - got, scratch, SEGMENTS_MAX, &more))
+		got += more;
+	return got;
+}
+
+/* Finds the pieces of the view, and its length; 0: too many, or packing them is cheaper. */
+static size_t find_pieces(struct link *l, struct net_desc *d, uint64_t *len)
 {
 	struct rdma_device *dev = l->rdma->dev;
 	uint64_t got;
 	size_t n = view_iov(d->view, 0, d->view->length, dev->pieces, SEGMENTS_MAX, &got);
 
-	if (got != d->view->length || d->method == METHOD_PACK || !dev->reg)
+	*len = stream_length(d->view, got, dev->pieces);
+	if (got != *len || d->method == METHOD_PACK || !dev->reg)
 		return 0;
 	if (d->method == METHOD_AUTO &&
 	    net_choose(l->costs, d->access == CAP_READ, n, got, 0) == METHOD_PACK)
@@ -238,11 +255,12 @@ static size_t find_pieces(struct link *l, struct net_desc *d)
 
 int rdma_expose(struct link *l, struct net_desc *d)
 {
-	size_t n = find_pieces(l, d);
-	int r = n ? expose_pieces(l, d, n) : -ENOBUFS;
+	uint64_t len;
+	size_t n = find_pieces(l, d, &len);
+	int r = n ? expose_pieces(l, d, n, len) : -ENOBUFS;
 
 	if (r)
-		r = expose_packed(l, d);
+		r = expose_packed(l, d, len);
 	if (!r || r == -EFAULT)
 		return r;
 	d->tag |= TAG_STREAM;
@@ -254,7 +272,7 @@ int rdma_expose(struct link *l, struct net_desc *d)
 /* Who moved the bytes is known only now. */
 static void count_bytes(const struct rdma_exposed *e, struct link *l)
 {
-	uint64_t all = e->desc->view->length, driven = MIN(e->driven, all);
+	uint64_t all = e->length, driven = MIN(e->driven, all);
 
 	l->account->bytes[METHOD_DRIVEN] += driven;
 	l->account->bytes[e->bounce ? METHOD_PACK : METHOD_GATHER] += all - driven;
@@ -269,9 +287,9 @@ static void unpack(struct rdma_exposed *e, struct link *l)
 		d->error = -ENODATA;
 		return;
 	}
-	if (view_copy_in(d->view, 0, e->bounce->mem, d->view->length))
+	if (view_copy_in(d->view, 0, e->bounce->mem, e->length))
 		d->error = -EFAULT;
-	l->account->copied += d->view->length;
+	l->account->copied += e->length;
 }
 
 /* Nothing accesses the memory any more. */

@@ -446,6 +446,7 @@ static struct rdma_unit *fill_unit(struct rdma_exposed *e, uint64_t at, uint64_t
 int rdma_invited(struct rdma_link *r, const struct wire_frame_head *h, struct msg *m)
 {
 	struct net_desc *d = link_desc(r->l, h->tag);
+	struct rdma_exposed *e = d ? d->impl : NULL;
 	struct wire_rdma_segment list[BUF_MAX_UNITS * 2];
 	struct wire_rdma_segments segs = { .list = list };
 	struct rdma_unit *u;
@@ -461,12 +462,12 @@ int rdma_invited(struct rdma_link *r, const struct wire_frame_head *h, struct ms
 			return -EPROTO;
 		len += list[i].length;
 	}
-	if (d && d->impl && ((struct rdma_exposed *)d->impl)->n_fills >= FILLS_MAX)
+	if (e && e->n_fills >= FILLS_MAX)
 		return -EBADMSG;
-	if (!d || !d->impl || d->access != CAP_READ || h->id > UINT32_MAX || !len ||
-	    h->at > d->view->length || len > d->view->length - h->at)
+	if (!e || d->access != CAP_READ || h->id > UINT32_MAX || !len || h->at > e->length ||
+	    len > e->length - h->at)
 		return -EPROTO;
-	u = fill_unit(d->impl, h->at, len, &segs);
+	u = fill_unit(e, h->at, len, &segs);
 	if (!u)
 		return -ENOMEM;
 	d->moved = r->l->net->loop->now;
