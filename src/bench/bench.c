@@ -20,6 +20,7 @@ enum {
 	OPT_SERVERS,
 	OPT_META,
 	OPT_CLIENTS,
+	OPT_SIZES,
 	OPT_ROUNDS,
 	OPT_MOVER,
 	OPT_LONG,
@@ -275,23 +276,27 @@ static int output(struct bench *b)
 
 /* ---- the command ---- */
 
-static int take_clients(struct bench *b, const char *list)
+/* A list of at most BENCH_MAX_LIST numbers up to `most`. */
+static int take_list(struct bench *b, const char *option, const char *list, int most, int *out,
+		     int *n)
 {
 	char text[128], *save, *word;
 	uint64_t v;
+	int found = 0;
 
 	snprintf(text, sizeof(text), "%s", list);
 	for (word = strtok_r(text, ",", &save); word; word = strtok_r(NULL, ",", &save)) {
-		if (b->n_given == BENCH_MAX_LIST || cli_number(word, 1, BENCH_MAX_CLIENTS, &v))
-			b->n_given = -1;
-		if (b->n_given < 0)
+		if (found == BENCH_MAX_LIST || cli_number(word, 1, (uint64_t)most, &v))
+			found = -1;
+		if (found < 0)
 			break;
-		b->given[b->n_given++] = (int)v;
+		out[found++] = (int)v;
 	}
-	if (b->n_given > 0 && strlen(list) < sizeof(text))
+	*n = found;
+	if (found > 0 && strlen(list) < sizeof(text))
 		return CLI_OK;
-	return cli_usage(b->c, "--clients %s: not a list of at most %d numbers from 1 to %d", list,
-			 BENCH_MAX_LIST, BENCH_MAX_CLIENTS);
+	return cli_usage(b->c, "%s %s: not a list of at most %d numbers from 1 to %d", option, list,
+			 BENCH_MAX_LIST, most);
 }
 
 static int take_mover(struct bench *b, const char *name)
@@ -329,7 +334,12 @@ static int take_options(struct bench *b, uint64_t *servers)
 	b->long_form = c->opt[OPT_LONG] != NULL;
 	b->on_hosts = c->opt[OPT_HOSTS] != NULL;
 	r = bench_hosts_take(b, c->opt[OPT_RATE], c->opt[OPT_DELAY]);
-	return !r && c->opt[OPT_CLIENTS] ? take_clients(b, c->opt[OPT_CLIENTS]) : r;
+	if (!r && c->opt[OPT_CLIENTS])
+		r = take_list(b, "--clients", c->opt[OPT_CLIENTS], BENCH_MAX_CLIENTS, b->given,
+			      &b->n_given);
+	if (!r && c->opt[OPT_SIZES])
+		r = take_list(b, "--sizes", c->opt[OPT_SIZES], MIB, b->sizes, &b->n_sizes);
+	return r;
 }
 
 /* Why this machine cannot run the benchmark, or NULL. */
@@ -455,8 +465,8 @@ const struct cli_command cmd_bench = {
 	.usage =
 		"net|contig|latency|meta|lists|transfer|blockcolumn|tile|wan|incast|common|registration|mount|all\n"
 		"                   [--dir DIR] [--servers N] [--meta N] [--clients LIST]\n"
-		"                   [--rounds N] [--mover NAME] [--long] [--hosts] [--rate RATE]\n"
-		"                   [--delay TIME] [--json] [--report DIR]",
+		"                   [--sizes LIST] [--rounds N] [--mover NAME] [--long] [--hosts]\n"
+		"                   [--rate RATE] [--delay TIME] [--json] [--report DIR]",
 	.summary = "measure Sheaf, and the same machine without it, in the same run",
 	.run = run_bench,
 	.max_args = 1,
@@ -464,6 +474,8 @@ const struct cli_command cmd_bench = {
 		     { 0, "servers", "N", "how many of them (4; incast: 16)" },
 		     { 0, "meta", "N", "how many of these keep metadata (one for two processors)" },
 		     { 0, "clients", "LIST", "numbers of clients to compare, for example 1,4,16" },
+		     { 0, "sizes", "LIST",
+		       "transfer: only segments of these bytes, for example 64,2048; no typed access" },
 		     { 0, "rounds", "N", "how often everything is measured (9)" },
 		     { 0, "mover", "NAME",
 		       "blockcolumn, tile: auto, inline, pack, gather or driven (auto)" },
@@ -482,6 +494,7 @@ const struct cli_command cmd_bench = {
 		"removed afterwards. Exit status 0 means that it ran, whatever the bars say.\n",
 	.examples = "  sheaf bench contig --clients 1,4\n"
 		    "  sheaf bench transfer --clients 4 --dir /dev/shm\n"
+		    "  sheaf bench transfer --sizes 64,2048,65536 --rounds 3\n"
 		    "  sheaf bench latency --dir /dev/shm --hosts --rate 10gbit\n"
 		    "  sheaf bench all --dir /mnt/fast --report report\n",
 };

@@ -28,9 +28,11 @@
 #define RANGE (2 * 128 * 64 * KIB)
 
 static const uint32_t counts[] = { 128, 1024 };
-static const uint64_t sizes[] = { 64, 256, 512, KIB, 2 * KIB, 4 * KIB, 16 * KIB, 64 * KIB };
+static const uint64_t all_sizes[] = { 64, 256, 512, KIB, 2 * KIB, 4 * KIB, 16 * KIB, 64 * KIB };
+static uint64_t sizes[ARRAY_LEN(all_sizes)]; /* these, or those of --sizes */
+static size_t n_sizes;
 static const char *const ways[] = { "read", "write" };
-#define POINTS (ARRAY_LEN(counts) * ARRAY_LEN(sizes) * ARRAY_LEN(ways))
+#define POINTS (ARRAY_LEN(counts) * ARRAY_LEN(all_sizes) * ARRAY_LEN(ways))
 
 static const struct pattern {
 	const char *name, *id;
@@ -218,7 +220,7 @@ static void add(struct bench *b, const struct point *pt, const struct pattern *p
 /* The i-th combination of count, size and direction, for this number of clients. */
 static bool point_at(size_t i, int clients, struct point *pt)
 {
-	size_t way = i % 2, size = i / 2 % ARRAY_LEN(sizes), count = i / 2 / ARRAY_LEN(sizes);
+	size_t way = i % 2, size = i / 2 % n_sizes, count = i / 2 / n_sizes;
 
 	if (count >= ARRAY_LEN(counts) || (clients > 1 && count && size))
 		return false;
@@ -238,17 +240,42 @@ static void add_point(struct bench *b, const struct point *pt)
 				add(b, pt, &patterns[p], a);
 }
 
+static bool is_given(struct bench *b, uint64_t size)
+{
+	for (int i = 0; i < b->n_sizes; i++)
+		if ((uint64_t)b->sizes[i] == size)
+			return true;
+	return b->n_sizes == 0;
+}
+
+/* 0, or -EINVAL after a message. */
+static int choose_sizes(struct bench *b)
+{
+	n_sizes = 0;
+	for (size_t i = 0; i < ARRAY_LEN(all_sizes); i++)
+		if (is_given(b, all_sizes[i]))
+			sizes[n_sizes++] = all_sizes[i];
+	if (n_sizes == (b->n_sizes ? (size_t)b->n_sizes : ARRAY_LEN(all_sizes)))
+		return 0;
+	cli_error(b->c,
+		  "--sizes: segments have 64, 256, 512, 1024, 2048, 4096, 16384 or 65536 bytes");
+	return -EINVAL;
+}
+
 static int setup(struct bench *b)
 {
-	int most = b->most_clients, r;
+	int most = b->most_clients, r = choose_sizes(b);
 	uint64_t room = RANGE;
 	struct point pt;
 
+	if (r)
+		return r;
 	for (int k = 0; k < b->n_clients; k++) {
 		for (size_t i = 0; point_at(i, b->clients[k], &pt); i++)
 			add_point(b, &pt);
 		if (b->clients[k] == 1) {
-			bench_typed_add(b);
+			if (!b->n_sizes)
+				bench_typed_add(b);
 			room = ROOM;
 		}
 	}
@@ -407,7 +434,7 @@ static void plot(struct bench *b, const char *name, const char *title, int clien
 
 	p->line = p->log = true;
 	p->x_label = "bytes of a segment";
-	p->n_groups = (int)ARRAY_LEN(sizes);
+	p->n_groups = (int)n_sizes;
 	for (int s = 0; s < ALTERNATIVES; s++)
 		bench_plot_series(p, "%s", alternatives[s].name);
 	for (int g = 0; g < p->n_groups; g++) {
@@ -441,10 +468,10 @@ static void judge(struct bench *b)
 		one |= b->clients[i] == 1;
 		judge_clients(b, b->clients[i]);
 	}
-	if (one) {
+	if (one && !b->n_sizes)
 		bench_typed_judge(b);
+	if (one)
 		plot_one(b);
-	}
 	if (b->most_clients == 1)
 		return;
 	plot(b, "transfer-read-clients", "Clients together: 128 segments into scattered memory",

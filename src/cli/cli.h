@@ -16,7 +16,7 @@
 #include "sheaf_admin.h"
 
 #define CLI_VERSION "0.1.0"
-#define CLI_MAX_OPTIONS 12
+#define CLI_MAX_OPTIONS 16
 #define CLI_MAX_MANY 16
 #define CLI_MAX_COLUMNS 16
 #define CLI_PATH_MAX 4096

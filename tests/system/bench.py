@@ -183,6 +183,11 @@ def transfer_of_clients(folder):
     check(rows["transfer_gather_write_2c"]["paper"] == "up to 1.52", "the paper's gain of writes")
     nothing_left(folder)
     print("transfer of two clients")
+    d = json.loads(sheaf("bench", "transfer", "--dir", folder, "--servers", "1", "--rounds", "1", "--sizes", "2048,64",
+                         "--json").stdout)
+    check({r["bytes"] for r in d["rows"] if "bytes" in r} == {64, 2048}, "sizes of segments")
+    check("transfer_choice" in d["bars"] and "typed_first" not in d["bars"], f"bars of some sizes: {d['bars']}")
+    print("transfer of some sizes")
 
 
 def ratio_is_of_one_round(folder):
@@ -326,7 +331,7 @@ def hosts(folder):
 def usage(folder):
     for args in (["bench"], ["bench", "nothing"], ["bench", "net", "--rounds", "0"], ["bench", "net", "--servers", "2"],
                  ["bench", "net", "--clients", "1,x"], ["bench", "net", "--clients", ""], ["bench", "net", "lists"],
-                 ["bench", "tile", "--mover", "cart"], ["bench", "net", "--hosts"],
+                 ["bench", "transfer", "--sizes", "64,x"], ["bench", "tile", "--mover", "cart"], ["bench", "net", "--hosts"],
                  ["bench", "net", "--dir", folder, "--rate", "1gbit"],
                  ["bench", "net", "--dir", folder, "--hosts", "--rate", "fast"],
                  ["bench", "net", "--dir", folder, "--hosts", "--delay", "1"]):
