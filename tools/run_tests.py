@@ -11,7 +11,8 @@ removed afterwards unless a directory in it holds a file KEEP, and with SHEAF_BU
 
 Tests run side by side. Each system test has its own network namespace, so that no other test takes the
 port of a server that it has stopped; without the right to create one, system tests run one at a time.
-Tests of the group vm run in a guest (tools/vm.py), one at a time, and only when --only names the group.
+Tests of the group vm run in a guest (tools/vm.py), those called pair_* in two guests at once. They run one at a time, and
+only when --only names the group.
 """
 import argparse
 import concurrent.futures
@@ -253,8 +254,10 @@ def system_tests(build, _long):
 def vm_tests(build, long):
     limit = LIMIT["vm"] * (LONG_LIMIT if long else 1) - 60  # vm.py says why the guest did not end
     for script in sorted(glob.glob(os.path.join(ROOT, "tests", "vm", "*.sh"))):
-        yield Test("vm", os.path.basename(script), [sys.executable, f"{ROOT}/tools/vm.py", "--build", build,
-                                                    "--timeout", str(limit), "--", "bash", script])
+        name = os.path.basename(script)
+        pair = ["--pair"] if name.startswith("pair_") else []
+        yield Test("vm", name, [sys.executable, f"{ROOT}/tools/vm.py", "--build", build, *pair,
+                                "--timeout", str(limit), "--", "bash", script])
 
 
 COLLECT = {"style": style_tests, "unit": unit_tests, "fuzz": fuzz_tests, "sim": sim_tests,

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs a command as root in a throw-away guest (QEMU) whose kernel has what this one may lack.
 
-    vm.py [--build DIR] [--mem MB] [--cpus N] [--timeout S] [--accel kvm|tcg] [--verbose] -- COMMAND [ARGUMENT...]
+    vm.py [--build DIR] [--pair] [--mem MB] [--cpus N] [--timeout S] [--accel kvm|tcg] [--verbose] -- COMMAND [ARG...]
     vm.py [--build DIR] --setup
 
 The guest has this machine's files, read-only below an overlay in memory: nothing that the command writes stays. It has
@@ -13,6 +13,10 @@ The kernel is the Debian package of this release, in DIR/vm: downloaded once, no
 loaded: netem, tbf, Soft-RoCE, NFS among them. The network is a cable between two interfaces of the guest, each with an
 RDMA device: rxe0 on v0, 10.9.0.1, and rxe1 on v1, 10.9.0.2 (vm_guest.sh). KVM is used where a guest comes up with
 it; that is tried once per boot of this machine. Without it QEMU emulates the processor (TCG), 10 to 20 times slower.
+
+--pair runs the command in two guests at once. SHEAF_GUEST is 0 in one and 1 in the other. A cable joins them: eth0 with
+the device rxe0 in each, 10.9.0.1 in guest 0 and 10.9.0.2 in guest 1. Both may write files in /run/shared. When one fails
+the other is ended.
 """
 import argparse
 import collections
@@ -26,9 +30,11 @@ import re
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 TOOLS = os.path.dirname(os.path.abspath(__file__))
@@ -37,6 +43,7 @@ PROBE_S = 30  # for a guest with KVM to come up: without command it needs about 
 BOOT_MODULES = ("virtio_pci", "virtio_console", "virtio_rng", "9pnet_virtio", "9p", "overlay")
 GUEST_TMP = "/run/tmp"  # TMPDIR in the guest
 TAIL = 25  # lines of the guest's console that are shown when it fails
+CABLE_MTU = 9000  # between two guests
 
 Machine = collections.namedtuple("Machine", "qemu package kernel console kvm tcg")
 MACHINES = {
@@ -167,10 +174,10 @@ def initramfs(cache, modules, job):
     return cpio(files)
 
 
-def job_of(command, modules):
-    """Working directory, number of arguments, arguments, environment."""
+def job_of(command, modules, number):
+    """Working directory, number of arguments, arguments, environment. The number is that of a guest of a pair, or ""."""
     argv = ["/bin/sh", os.path.join(TOOLS, "vm_guest.sh"), modules, *command]
-    env = dict(os.environ, TMPDIR=GUEST_TMP)
+    env = dict(os.environ, TMPDIR=GUEST_TMP, SHEAF_GUEST=number)
     return [os.getcwd(), str(len(argv)), *argv, *(f"{k}={v}" for k, v in env.items())]
 
 
@@ -187,10 +194,19 @@ def memory_file(name, data=b""):
     return fd
 
 
-class Guest:
-    """One run of QEMU. `job` is None for a guest that only comes up. Nothing of it is in the file system."""
+def cable_end(fd, number, shared):
+    """What a guest of a pair has: one end of the cable, and the folder of both."""
+    return ["-netdev", f"socket,id=cable,fd={fd}",
+            "-device", f"virtio-net-pci,netdev=cable,host_mtu={CABLE_MTU},mac=52:54:00:00:00:0{number}",
+            "-fsdev", f"local,id=shared,path={shared},security_model=none",
+            "-device", "virtio-9p-pci,fsdev=shared,mount_tag=shared"]
 
-    def __init__(self, m, cache, accel, options, job):
+
+class Guest:
+    """One run of QEMU. `job` is None for a guest that only comes up. Nothing of it is in the file system.
+    `more` are arguments that use the descriptors `fds`."""
+
+    def __init__(self, m, cache, accel, options, job, more=(), fds=()):
         image, modules = kernel(m, cache)
         self.status, self.why = None, "it ended without an exit status"
         self.end, port = os.pipe()
@@ -204,9 +220,9 @@ class Guest:
                 "-device", "virtio-rng-pci", "-device", "virtio-serial-pci",
                 "-chardev", f"file,id=port,path=/proc/self/fd/{port}", "-device", "virtserialport,chardev=port,nr=1",
                 "-fsdev", "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap",
-                "-device", "virtio-9p-pci,fsdev=root,mount_tag=root"]
+                "-device", "virtio-9p-pci,fsdev=root,mount_tag=root", *more]
         self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=self.said, stderr=self.said,
-                                        pass_fds=[initrd, port, self.console], preexec_fn=die_with_parent)
+                                        pass_fds=[initrd, port, self.console, *fds], preexec_fn=die_with_parent)
         os.close(port)
         os.close(initrd)
 
@@ -273,7 +289,8 @@ def say(text):
 def parse():
     ap = argparse.ArgumentParser(description="runs a command in a throw-away guest")
     ap.add_argument("--build", default=os.path.join(os.path.dirname(TOOLS), "build"), help="build directory")
-    ap.add_argument("--mem", type=int, default=2048, help="memory in MiB, also of all files that are written (2048)")
+    ap.add_argument("--pair", action="store_true", help="two guests that a cable joins, both with this command")
+    ap.add_argument("--mem", type=int, default=2048, help="memory in MiB of a guest, also of all files that it writes (2048)")
     ap.add_argument("--cpus", type=int, default=2, help="processors (2)")
     ap.add_argument("--timeout", type=int, default=600, help="seconds for all, with the boot (600)")
     ap.add_argument("--accel", choices=("kvm", "tcg"), help="how the processor runs; default: what works")
@@ -297,14 +314,51 @@ def run(options):
     if options.setup:
         say(f"{os.path.basename(image)}, {accel}")
         return 0
-    guest = Guest(m, cache, accel, options, job_of(options.command, modules))
+
+    def start(number="", more=(), fds=()):
+        return Guest(m, cache, accel, options, job_of(options.command, modules, number), more, fds)
+
+    if options.pair:
+        return run_pair(start, options, accel)
+    guest = start()
     status = guest.run(options.timeout)
+    report(guest, options, accel)
+    return status
+
+
+def report(guest, options, accel):
     lines = guest.log().splitlines() if options.verbose or guest.status is None else []
     for line in lines if options.verbose else lines[-TAIL:]:
         print(f"vm: | {line}", file=sys.stderr)
     if guest.status is None:
         say(f"{guest.why} ({accel})")
-    return status
+
+
+def run_pair(start, options, accel):
+    """The exit status of the guest that failed first, or 0."""
+    guests, failed = [], []
+
+    def wait_for(guest):
+        status = guest.run(options.timeout)
+        if status and not failed:
+            failed.append((status, guest))
+            for other in guests:
+                other.process.kill()
+
+    with tempfile.TemporaryDirectory() as shared:
+        ends = socket.socketpair()
+        for i, end in enumerate(ends):
+            guests.append(start(str(i), cable_end(end.fileno(), i, shared), [end.fileno()]))
+        for end in ends:
+            end.close()
+        threads = [threading.Thread(target=wait_for, args=(g,)) for g in guests]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+    for guest in guests if options.verbose else [g for _, g in failed]:
+        report(guest, options, accel)
+    return failed[0][0] if failed else 0
 
 
 def main():
