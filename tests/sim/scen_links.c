@@ -249,6 +249,55 @@ static void buffers_are_reused(struct world *w)
 		scene_met(w);
 }
 
+/* ---- few queue pairs ---- */
+
+/* Moves bytes of clients 0 and 1, and checks them. */
+static void move_both(struct world *w, struct cfile *files[2], int value)
+{
+	const uint8_t *bytes[] = { moved[0][0], moved[1][0] };
+	struct cop *calls[2][MOVES];
+
+	for (int write = 1; write >= 0; write--) {
+		for (uint32_t i = 0; i < 2; i++)
+			begin_moves(w, i, files[i], write, write ? value + (int)i : 0, calls[i]);
+		for (uint32_t i = 0; i < 2; i++)
+			end_moves(w, calls[i]);
+	}
+	for (size_t i = 0; i < MOVES * MOVE_BYTES && !w->failed; i++)
+		scene_check(w, bytes[0][i] == value && bytes[1][i] == value + 1,
+			    "byte %zu is %d and %d", i, bytes[0][i], bytes[1][i]);
+}
+
+/* The card of the server has one queue pair: the first client gets it, the other one stays on TCP
+ * and has the reason. When the first has gone, a new link of the other gets it. */
+static void queue_pairs_run_out(struct world *w)
+{
+	struct cfile *files[2];
+	struct peer *p;
+
+	scene_cards(w);
+	w->sim.fabric.qps_max = 1;
+	use_memory(w);
+	for (uint32_t i = 0; i < 2; i++) {
+		client_set_mover(w->actors[i].client, METHOD_GATHER);
+		files[i] = scene_open(w, i, i ? "f1" : "f0", O_CREAT | O_RDWR);
+	}
+	if (w->failed)
+		return;
+	p = &w->actors[1].client->peers[0];
+	move_both(w, files, 7);
+	scene_check(w, link_has_rdma(w->actors[0].client->peers[0].link), "no RDMA");
+	scene_check(w, !link_has_rdma(p->link) && strstr(p->rdma_why, "no further queue pair"),
+		    "no reason: %s", p->rdma_why);
+	scene_die(w, 0);
+	scene_pass(w, NSEC_PER_SEC); /* the server notices */
+	link_close(p->link, -ECONNRESET);
+	scene_lookup(w, 1, "none", NULL);
+	scene_check(w, p->link && link_has_rdma(p->link), "still no RDMA: %s", p->rdma_why);
+	scene_close(w, 1, files[1]);
+	scene_met(w);
+}
+
 /* ---- long messages ---- */
 
 #define NAMES 150
@@ -706,6 +755,7 @@ const struct scenario scenes_links[] = {
 	{ "rdma-pinned-max", registered_memory_is_limited, 1, 1, 1, false },
 	{ "rdma-buffers-reused", buffers_are_reused, 1, 1, 2, false },
 	{ "rdma-long-messages", long_messages, 1, 1, 2, false },
+	{ "rdma-queue-pairs-run-out", queue_pairs_run_out, 1, 1, 2, false },
 	{ "memory-reused", memory_is_reused, 2, 1, 1, false },
 	{ "memory-reused-by-card", memory_is_reused, 2, 1, 1, true },
 	{ "memory-reused-by-rdma", memory_is_reused_by_rdma, 2, 1, 1, false },

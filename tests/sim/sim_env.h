@@ -91,6 +91,7 @@ struct sim_fabric {
 	uint32_t sge_max; /* 1 .. FABRIC_SGES */
 	uint32_t send_depth, receive_depth, read_depth;
 	uint64_t message_max;
+	uint32_t qps_max; /* queue pairs of a device; 0: no limit */
 	uint64_t memory_max; /* bytes registered at a device, in whole pages; 0: no limit */
 	uint32_t no_device; /* per million: a node has no device */
 	uint32_t port_down; /* per million calls of post(): the port goes down for a while */

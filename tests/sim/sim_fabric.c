@@ -538,6 +538,8 @@ static int qp_make(struct fabric *f, uint32_t sends, void *owner, struct fabric_
 		return -EIO;
 	if (!sends || sends > f->caps.send_depth)
 		return -EINVAL;
+	if (s->fabric.qps_max && f->card->counts.qps >= s->fabric.qps_max)
+		return -ENOMEM;
 	q = sim_alloc(sizeof(*q));
 	q->fabric = f;
 	q->owner = owner;
