@@ -64,7 +64,7 @@ static void put_counts(int64_t *to, size_t *at, const MPI_Count *from, MPI_Count
 		to[(*at)++] = from[i];
 }
 
-/* Of a constructor with MPI_Count: how many of its counts belong to `ints`; the others are bytes. */
+/* How many counts of a constructor with MPI_Count belong to `ints`; the others are bytes. */
 static MPI_Count counts_of_elements(const struct mcontents *c, const struct raw *r)
 {
 	switch (c->combiner) {
