@@ -278,7 +278,8 @@ enum sheaf_mover {
 	 * all else is as with gather. Without being forced, servers decide this. */
 	SHEAF_MOVER_DRIVEN = 4,
 };
-#define SHEAF_MOVERS 5
+#define SHEAF_MOVERS 4 /* that sheaf_account counts */
+#define SHEAF_ALL_MOVERS 5
 SHEAF_API int sheaf_set_mover(struct sheaf *fs, enum sheaf_mover how);
 SHEAF_API const char *sheaf_mover_name(enum sheaf_mover how); /* e.g. "pack"; NULL: unknown */
 /* Estimated nanoseconds that a client takes to move `bytes` in `segments` pieces, without the round
@@ -304,7 +305,7 @@ struct sheaf_account {
 	uint64_t frames; /* messages and pieces of bulk data, in both directions */
 	uint64_t sent; /* bytes of messages: requests with inline data, without bulk data */
 	uint64_t calls; /* system calls on the connection's socket */
-	uint64_t bytes[SHEAF_MOVERS]; /* of data, by mover */
+	uint64_t bytes[SHEAF_MOVERS]; /* of data, by mover; driven by the client counts as gather */
 	uint64_t copied; /* bytes copied in user space; a byte copied twice counts twice */
 	uint64_t round_ns; /* the shortest round trip; 0: none yet */
 	uint64_t busy_ns; /* time with requests under way there */

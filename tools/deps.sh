@@ -14,7 +14,7 @@ case "${1-}" in
 	git make sqlite3 rsync fio acl attr
 	mpich libmpich-dev openmpi-bin libopenmpi-dev gfortran libhdf5-mpich-dev libhdf5-openmpi-dev
 	libpnetcdf-dev libnetcdf-mpi-dev python3-h5py-mpi" ;;
---deb) want="$want build-essential debhelper dpkg-dev fakeroot" ;;
+--deb) want="$want build-essential debhelper dpkg-dev fakeroot libmpich-dev libopenmpi-dev" ;;
 *)
 	echo "usage: tools/deps.sh [--check|--deb]" >&2
 	exit 2

@@ -301,7 +301,7 @@ static int take_list(struct bench *b, const char *option, const char *list, int 
 
 static int take_mover(struct bench *b, const char *name)
 {
-	for (int i = 0; i < SHEAF_MOVERS; i++)
+	for (int i = 0; i < SHEAF_ALL_MOVERS; i++)
 		if (strcmp(name, sheaf_mover_name((enum sheaf_mover)i)) == 0) {
 			b->mover = (enum sheaf_mover)i;
 			return 0;

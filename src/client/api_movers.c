@@ -11,7 +11,7 @@
 static_assert((int)SHEAF_MOVER_AUTO == METHOD_AUTO && (int)SHEAF_MOVER_INLINE == METHOD_INLINE &&
 		      (int)SHEAF_MOVER_PACK == METHOD_PACK &&
 		      (int)SHEAF_MOVER_GATHER == METHOD_GATHER &&
-		      (int)SHEAF_MOVER_DRIVEN == METHOD_DRIVEN && SHEAF_MOVERS == N_METHODS,
+		      (int)SHEAF_MOVER_DRIVEN == METHOD_DRIVEN && SHEAF_ALL_MOVERS == N_METHODS,
 	      "a mover is a mover");
 
 int movers_init(struct client *c)
@@ -125,6 +125,7 @@ int sheaf_account(struct sheaf *fs, int i, struct sheaf_account *out)
 					       .busy_ns = p->account.busy,
 					       .medium = peer_medium(p) };
 		memcpy(out->bytes, p->account.bytes, sizeof(out->bytes));
+		out->bytes[SHEAF_MOVER_GATHER] += p->account.bytes[METHOD_DRIVEN];
 		r = 0;
 	}
 	pthread_mutex_unlock(&fs->lock);

@@ -164,7 +164,7 @@ int sheaf_plan(struct sheaf *fs, const struct sheaf_stripes *where, enum sheaf_m
 	int r = s && k ? 0 : -ENOMEM;
 
 	memset(out, 0, sizeof(*out));
-	if (!r && (unsigned)how >= SHEAF_MOVERS)
+	if (!r && (unsigned)how >= SHEAF_ALL_MOVERS)
 		r = -EINVAL;
 	if (!r)
 		r = shape_init(s, where, a);

@@ -422,7 +422,7 @@ static int find_out(struct explain *e, struct drawing *d, uint32_t label)
 {
 	int status = reach(e);
 
-	e->n_ways = e->x.a.write && has_rdma(e) ? SHEAF_MOVERS : SHEAF_MOVER_DRIVEN;
+	e->n_ways = e->x.a.write && has_rdma(e) ? SHEAF_ALL_MOVERS : SHEAF_MOVER_DRIVEN;
 	status = status ? status : plan(e, d, label);
 	if (status)
 		return status;

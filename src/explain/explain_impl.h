@@ -94,7 +94,7 @@ struct explain {
 	struct sheaf_file *f; /* the file to measure in; NULL: plan only */
 	unsigned rounds; /* number of rounds measured */
 	int n_ways; /* without the mover driven, unless it would make a difference */
-	struct explain_way way[SHEAF_MOVERS];
+	struct explain_way way[SHEAF_ALL_MOVERS];
 	struct explain_sieve sieve[SHEAF_MAX_TARGETS];
 	struct explain_window *window;
 };

@@ -224,7 +224,7 @@ static bool enough(unsigned rounds, uint64_t ns)
 }
 
 /* Runs all movers, round by round; the first round is a warm-up. */
-static int run_rounds(struct explain *e, struct round *rounds[SHEAF_MOVERS][ROUNDS_MAX])
+static int run_rounds(struct explain *e, struct round *rounds[SHEAF_ALL_MOVERS][ROUNDS_MAX])
 {
 	uint64_t start = time_now();
 	int r = 0;
@@ -244,8 +244,8 @@ static int run_rounds(struct explain *e, struct round *rounds[SHEAF_MOVERS][ROUN
 int explain_measure(struct explain *e)
 {
 	size_t size = sizeof(struct round) + e->where.n_targets * sizeof(struct counters);
-	struct round *rounds[SHEAF_MOVERS][ROUNDS_MAX];
-	char *all = calloc(SHEAF_MOVERS * ROUNDS_MAX, size);
+	struct round *rounds[SHEAF_ALL_MOVERS][ROUNDS_MAX];
+	char *all = calloc(SHEAF_ALL_MOVERS * ROUNDS_MAX, size);
 	void *mem =
 		mmap(NULL, e->x.span, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	int r;
@@ -254,7 +254,7 @@ int explain_measure(struct explain *e)
 		free(all);
 		return cli_error(e->c, "out of memory");
 	}
-	for (int i = 0; i < SHEAF_MOVERS * ROUNDS_MAX; i++)
+	for (int i = 0; i < SHEAF_ALL_MOVERS * ROUNDS_MAX; i++)
 		rounds[i / ROUNDS_MAX][i % ROUNDS_MAX] = (struct round *)(all + (size_t)i * size);
 	memset(mem, 's', e->x.span);
 	explain_place(&e->x, mem);

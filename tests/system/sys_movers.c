@@ -196,7 +196,7 @@ static void a_whole_program_is_told_by_its_environment(void)
 	CHECK(strstr(sheaf_why(), "SHEAF_MOVER is 'carry'"));
 	unsetenv("SHEAF_MOVER");
 	fs = client_connect(cluster.conf);
-	CHECK_EQ(sheaf_set_mover(fs, (enum sheaf_mover)SHEAF_MOVERS), -EINVAL);
+	CHECK_EQ(sheaf_set_mover(fs, (enum sheaf_mover)SHEAF_ALL_MOVERS), -EINVAL);
 	sheaf_disconnect(fs);
 	cluster_stop(&cluster);
 }
@@ -320,7 +320,7 @@ static void memory_that_is_not_there_is_an_error_and_nothing_more(void)
 	other = open_file(fs, "/other", O_CREAT | O_RDWR);
 	CHECK_EQ(sheaf_pwrite(other, good, sizeof(good), 0), sizeof(good));
 	links = server_status(fs, 0).bad_links;
-	for (int how = 0; how < SHEAF_MOVERS; how++)
+	for (int how = 0; how < SHEAF_ALL_MOVERS; how++)
 		for (size_t b = 0; b < 3; b++)
 			for (int h = 0; h < HOLES; h++) {
 				CHECK_EQ(sheaf_set_mover(fs, (enum sheaf_mover)how), 0);
