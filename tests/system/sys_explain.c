@@ -188,7 +188,7 @@ static void plans_that_make_no_sense_are_refused(void)
 	make_list(true);
 	CHECK_EQ(sheaf_plan(fs, &where, SHEAF_MOVER_AUTO, &a, NULL, NULL, &p), -EINVAL);
 	a.n_mem = 1;
-	CHECK_EQ(sheaf_plan(fs, &where, SHEAF_MOVERS, &a, NULL, NULL, &p), -EINVAL);
+	CHECK_EQ(sheaf_plan(fs, &where, SHEAF_ALL_MOVERS, &a, NULL, NULL, &p), -EINVAL);
 	CHECK_EQ(sheaf_plan(fs, &(struct sheaf_stripes){ .n_targets = 1 }, 0, &a, NULL, NULL, &p),
 		 -EINVAL);
 	CHECK_EQ(sheaf_plan(fs, &(struct sheaf_stripes){ .unit = 4096 }, 0, &a, NULL, NULL, &p),
