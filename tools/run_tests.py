@@ -158,18 +158,20 @@ def check_headers(build):
 
 
 def check_excerpts():
-    """The C code of the tutorial is code of the examples, line by line; it may be indented less."""
-    with open(os.path.join(ROOT, "docs", "scattered.md"), encoding="utf-8") as f:
-        blocks = re.findall(r"^```c\n(.*?)^```$", f.read(), re.M | re.S)
+    """The C code of the tutorials is code of the examples, line by line; it may be indented less."""
+    blocks = []
+    for page in ("scattered.md", "mpi.md"):
+        with open(os.path.join(ROOT, "docs", page), encoding="utf-8") as f:
+            blocks += re.findall(r"^```c\n(.*?)^```$", f.read(), re.M | re.S)
     sources = []
-    for path in sorted(glob.glob(os.path.join(ROOT, "examples", "*.c"))):
+    for path in sorted(glob.glob(os.path.join(ROOT, "examples", "**", "*.c"), recursive=True)):
         with open(path, encoding="utf-8") as f:
             sources.append("\n" + f.read())
     lost = [b for b in blocks
             if not any("\n" + textwrap.indent(b, "\t" * depth) in s for s in sources for depth in range(4))]
     if not blocks:
-        return 1, "docs/scattered.md has no C code at all"
-    return (1, "in docs/scattered.md, but in no example:\n" + "\n".join(lost)) if lost else (0, "")
+        return 1, "the tutorials have no C code at all"
+    return (1, "in a tutorial, but in no example:\n" + "\n".join(lost)) if lost else (0, "")
 
 
 # ---- collecting ----
@@ -241,7 +243,8 @@ def system_tests(build, _long):
     for exe in programs(build, "sys_*"):
         if source_of(exe, "system"):
             yield Test("system", os.path.basename(exe), [exe])
-    for script in sorted(glob.glob(os.path.join(ROOT, "tests", "system", "*"))):
+    for script in (sorted(glob.glob(os.path.join(ROOT, "tests", "system", "*")))
+                   + sorted(glob.glob(os.path.join(ROOT, "tests", "mpi", "*")))):
         name = os.path.basename(script)
         if name.startswith(("_", "lib")):  # helpers that tests include
             continue
