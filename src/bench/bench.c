@@ -23,6 +23,7 @@ enum {
 	OPT_SIZES,
 	OPT_ROUNDS,
 	OPT_MOVER,
+	OPT_MPI,
 	OPT_LONG,
 	OPT_HOSTS,
 	OPT_RATE,
@@ -34,7 +35,7 @@ enum {
 const struct bench_kind *const bench_kinds[] = {
 	&bench_net,	 &bench_contig,	      &bench_latency, &bench_meta, &bench_lists,
 	&bench_transfer, &bench_blockcolumn,  &bench_tile,    &bench_wan,  &bench_incast,
-	&bench_common,	 &bench_registration, &bench_mount,   NULL
+	&bench_common,	 &bench_registration, &bench_mount,   &bench_mpi,  NULL
 };
 
 static void progress(struct bench *b, const char *what, int round)
@@ -331,6 +332,9 @@ static int take_options(struct bench *b, uint64_t *servers)
 	if (c->opt[OPT_MOVER] && take_mover(b, c->opt[OPT_MOVER]))
 		return cli_usage(c, "--mover %s: not auto, inline, pack, gather or driven",
 				 c->opt[OPT_MOVER]);
+	b->mpi = c->opt[OPT_MPI];
+	if (b->mpi && strcmp(b->mpi, "mpich") != 0 && strcmp(b->mpi, "openmpi") != 0)
+		return cli_usage(c, "--mpi %s: not mpich or openmpi", b->mpi);
 	b->long_form = c->opt[OPT_LONG] != NULL;
 	b->on_hosts = c->opt[OPT_HOSTS] != NULL;
 	r = bench_hosts_take(b, c->opt[OPT_RATE], c->opt[OPT_DELAY]);
@@ -435,7 +439,7 @@ static int run_bench(struct cli *c)
 	if (!only && (!name || strcmp(name, "all") != 0))
 		return cli_usage(
 			c,
-			"%s%s: there are net, contig, latency, meta, lists, transfer, blockcolumn, tile, wan, incast, common, registration, mount and all",
+			"%s%s: there are net, contig, latency, meta, lists, transfer, blockcolumn, tile, wan, incast, common, registration, mount, mpi and all",
 			name ? "no benchmark " : "which benchmark", name ? name : "");
 	b = calloc(1, sizeof(*b));
 	if (!b)
@@ -463,10 +467,10 @@ static int run_bench(struct cli *c)
 const struct cli_command cmd_bench = {
 	.name = "bench",
 	.usage =
-		"net|contig|latency|meta|lists|transfer|blockcolumn|tile|wan|incast|common|registration|mount|all\n"
+		"net|contig|latency|meta|lists|transfer|blockcolumn|tile|wan|incast|common|registration|mount|mpi|all\n"
 		"                   [--dir DIR] [--servers N] [--meta N] [--clients LIST]\n"
-		"                   [--sizes LIST] [--rounds N] [--mover NAME] [--long] [--hosts]\n"
-		"                   [--rate RATE] [--delay TIME] [--json] [--report DIR]",
+		"                   [--sizes LIST] [--rounds N] [--mover NAME] [--mpi NAME] [--long]\n"
+		"                   [--hosts] [--rate RATE] [--delay TIME] [--json] [--report DIR]",
 	.summary = "measure Sheaf, and the same machine without it, in the same run",
 	.run = run_bench,
 	.max_args = 1,
@@ -479,6 +483,7 @@ const struct cli_command cmd_bench = {
 		     { 0, "rounds", "N", "how often everything is measured (9)" },
 		     { 0, "mover", "NAME",
 		       "blockcolumn, tile: auto, inline, pack, gather or driven (auto)" },
+		     { 0, "mpi", "NAME", "mpi: mpich or openmpi (the first that is there)" },
 		     { 0, "long", NULL,
 		       "mount: a million operations before its memory is measured again" },
 		     { 0, "hosts", NULL,

@@ -1,5 +1,5 @@
 /* The mounts of `sheaf bench mount`: Sheaf on the temporary servers, and a directory beside them
- * through bench/passthrough, which shows the cost of FUSE alone.
+ * through bench/passthrough, which shows the cost of FUSE alone. `sheaf bench mpi` has the first.
  *
  * Processes: `sheaf mount -f` and `passthrough -f`; they die with the command. bench_fuse_close()
  * ends and unmounts them, also after a failure or a signal. */
@@ -16,15 +16,23 @@
 
 static const struct timespec pause_2ms = { 0, 2000000 };
 
-const char *bench_fuse_missing(struct bench *b)
+const char *bench_mount_missing(struct bench *b)
 {
-	char program[CLI_PATH_MAX];
-
 	if (!b->dir)
 		return "it needs --dir, for servers and mount points of its own";
 	if (access("/dev/fuse", R_OK | W_OK) < 0)
 		return "there is no /dev/fuse that this user may open: load the module fuse, or run where "
 		       "FUSE is allowed";
+	return NULL;
+}
+
+const char *bench_fuse_missing(struct bench *b)
+{
+	const char *why = bench_mount_missing(b);
+	char program[CLI_PATH_MAX];
+
+	if (why)
+		return why;
 	cli_find_program(PASSTHROUGH, program);
 	if (access(program, X_OK) < 0)
 		return "bench/passthrough is not there: it comes with a build from source";
@@ -128,7 +136,7 @@ static int mount_passthrough(struct bench *b, struct bench_side *s, const char *
 	return r ? r : mount_side(b, s, program, argv);
 }
 
-static int mount_sheaf(struct bench *b)
+int bench_mount_open(struct bench *b)
 {
 	struct bench_side *s = &b->sides[BENCH_SHEAF];
 	const struct bench_place *p = &b->place;
@@ -149,7 +157,7 @@ int bench_fuse_open(struct bench *b)
 
 	if (!r)
 		r = mount_passthrough(b, &b->sides[BENCH_SPLICED], "spliced", "-fs");
-	return r ? r : mount_sheaf(b);
+	return r ? r : bench_mount_open(b);
 }
 
 void bench_fuse_close(struct bench *b)

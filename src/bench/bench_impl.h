@@ -336,6 +336,8 @@ pid_t bench_program_start(struct bench *b, const char *program, const char *cons
 void bench_program_why(struct bench *b, int err, char *out, size_t n);
 /* Prints an error with that line; returns err. */
 int bench_program_fail(struct bench *b, const char *what, int err);
+/* Runs a program to its end. 0; -EIO, with a message unless `what` is NULL; -EINTR: a signal. */
+int bench_program_run(struct bench *b, const char *what, const char *const *argv);
 /* Runs a script with $1, $2. 0; -EIO, with a message unless `what` is NULL; -EINTR: a signal. */
 int bench_shell(struct bench *b, const char *what, const char *script, const char *a1,
 		const char *a2);
@@ -358,7 +360,34 @@ const char *bench_fuse_missing(struct bench *b); /* why this machine cannot moun
 /* Mounts Sheaf and both passthroughs beside temporary servers. 0, or -errno after a message. */
 int bench_fuse_open(struct bench *b);
 void bench_fuse_close(struct bench *b); /* may be called at any time */
+const char *bench_mount_missing(struct bench *b); /* the same for Sheaf alone */
+int bench_mount_open(struct bench *b); /* mounts Sheaf alone; bench_fuse_close() unmounts it */
 double bench_fuse_memory(const struct bench_side *s); /* anonymous memory in MiB; 0: not known */
+
+/* ---------------------------------------------------------- bench_mpi_run.c: MPI programs */
+
+#define BENCH_RANKS 4
+#define BENCH_MPI_ARGS 6
+/* Sheaf by its MPI-IO library; its mount, and a directory beside the storage, by the MPI's own. */
+enum bench_mpi_side { BENCH_MPI_SHEAF, BENCH_MPI_MOUNT, BENCH_MPI_LOCAL };
+
+struct bench_mpi_run {
+	const char *program;
+	enum bench_mpi_side side;
+	const char *method; /* hint for Sheaf */
+	bool collective, tcp; /* tcp: no Unix sockets */
+	const char *args[BENCH_MPI_ARGS]; /* NULL ends them */
+};
+
+struct bench_mpi_result {
+	double bytes, write_s, read_s, total_s; /* medians of the program's rounds; 0: none */
+	double requests, accesses, moved; /* of all servers; moved: bytes read and written */
+	double exchanged; /* bytes between ranks */
+};
+
+const char *bench_mpi_missing(struct bench *b); /* sets b->mpi unless --mpi did */
+/* 0, or -errno after a message (-EINTR: without one). */
+int bench_mpi_run(struct bench *b, const struct bench_mpi_run *run, struct bench_mpi_result *out);
 
 /* ---------------------------------------------------------- bench_typed.c: a part of transfer */
 
@@ -453,7 +482,7 @@ struct bench_kind {
 };
 extern const struct bench_kind bench_net, bench_contig, bench_latency, bench_meta, bench_lists,
 	bench_transfer, bench_blockcolumn, bench_tile, bench_wan, bench_incast, bench_common,
-	bench_registration, bench_mount;
+	bench_registration, bench_mount, bench_mpi;
 extern const struct bench_kind *const bench_kinds[]; /* NULL ends it */
 
 struct bench {
@@ -462,6 +491,7 @@ struct bench {
 	const char *name; /* the name on the command line, or "all" */
 	const char *dir; /* --dir, or NULL */
 	const char *rate, *delay; /* --rate, --delay, or NULL */
+	const char *mpi; /* "mpich" or "openmpi"; NULL before bench_mpi_missing() */
 	double rate_bits; /* a second */
 	uint64_t delay_ns; /* added to a round trip */
 	bool on_hosts; /* --hosts */

@@ -11,6 +11,8 @@
 
 #include "bench/bench_impl.h"
 
+#define END_NS (5 * NSEC_PER_SEC) /* time limit to end by a signal */
+
 static void log_path(struct bench *b, char out[CLI_PATH_MAX])
 {
 	snprintf(out, CLI_PATH_MAX, "%s/programs.log", b->place.dir);
@@ -62,20 +64,18 @@ int bench_program_fail(struct bench *b, const char *what, int err)
 	return err;
 }
 
-int bench_shell(struct bench *b, const char *what, const char *script, const char *a1,
-		const char *a2)
+int bench_program_run(struct bench *b, const char *what, const char *const *argv)
 {
-	const char *const argv[] = { "sh", "-c", script, "sh", a1, a2, NULL };
 	const struct timespec pause = { 0, 2000000 };
-	pid_t pid = bench_program_start(b, "sh", argv);
+	pid_t pid = bench_program_start(b, argv[0], argv);
 	int status;
 
 	if (pid < 0)
 		return (int)pid;
 	while (waitpid(pid, &status, WNOHANG) == 0) {
 		if (cli_signal) {
-			kill(-pid, SIGKILL);
-			waitpid(pid, NULL, 0);
+			kill(-pid, SIGTERM); /* mpiexec ends its ranks, which have own sessions */
+			bench_end_process(&pid, time_now() + END_NS);
 			return -EINTR;
 		}
 		nanosleep(&pause, NULL);
@@ -83,4 +83,12 @@ int bench_shell(struct bench *b, const char *what, const char *script, const cha
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
 		return 0;
 	return what ? bench_program_fail(b, what, -EIO) : -EIO;
+}
+
+int bench_shell(struct bench *b, const char *what, const char *script, const char *a1,
+		const char *a2)
+{
+	const char *const argv[] = { "sh", "-c", script, "sh", a1, a2, NULL };
+
+	return bench_program_run(b, what, argv);
 }

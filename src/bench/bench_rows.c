@@ -115,7 +115,10 @@ const struct bench_row *bench_scaled(struct bench *b, const char *name, const st
 	struct bench_row *r = derive(b, name, unit, a->runs);
 
 	bench_row_text(r->of, sizeof(r->of), a);
-	snprintf(r->to, sizeof(r->to), "1/%.0f", n);
+	if (n > 1)
+		snprintf(r->to, sizeof(r->to), "1/%.0f", n);
+	else if (n < 1)
+		snprintf(r->to, sizeof(r->to), "%.0f", 1 / n);
 	for (int i = 0; i < r->runs; i++)
 		r->values[i] = a->values[i] * n;
 	bench_row_sum_up(r);

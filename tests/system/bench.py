@@ -34,6 +34,9 @@ BLOCKCOLUMN = {"blockcolumn_choice": 0.87, "blockcolumn_write_small": 3.5, "bloc
 MOUNT = {"mount_read1": 0.7, "mount_read4": 0.7, "mount_write1": 0.5, "mount_write4": 0.5,
          "mount_read1_spliced": 0.7, "mount_read4_spliced": 0.7, "mount_random1": 0.35,
          "mount_random4": 0.35, "mount_create4": 0.3, "mount_stat4": 0.27, "mount_unlink4": 0.14, "mount_compile": 2}
+MPI = {"mpi_tile_write_vs_mount": 5, "mpi_tile_read_vs_mount": 5, "mpi_contig_write_vs_local": 0.25,
+       "mpi_contig_read_vs_local": 0.25, "mpi_contig_write_vs_mount": 0.9, "mpi_contig_read_vs_mount": 0.9,
+       "mpi_bt_twophase": 1.6, "mpi_bt_multiple": 5}
 NAMES = {"create_requests": 1, "open_read_requests": 2, "listed": 200000, "stat_p99": 3}
 MEMORY = {"meta": {**NAMES, "stat4": 0.33, "create4": 0.15, "create4_one_directory": 0.15},
           "blockcolumn": {**BLOCKCOLUMN, "blockcolumn_stream": 0.3}}
@@ -291,6 +294,42 @@ def mount(folder):
     print("mount")
 
 
+def ranks_of(folder):
+    """Processes whose command line names both a program of bench/mpi and this directory."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as f:
+                line = f.read()
+        except OSError:
+            continue
+        if b"/bench/mpi/" in line and folder.encode() in line:
+            found.append(int(pid))
+    return found
+
+
+def mpi(folder):
+    p = sheaf("bench", "mpi", status=1)
+    check(p.stderr.startswith("sheaf bench: mpi: it needs --dir"), p.stderr)
+    small = ("--dir", folder, "--servers", "2", "--rounds", "1", "--json")
+    p = subprocess.run([SHEAF, "bench", "mpi", *small], capture_output=True, text=True, timeout=1500)
+    if p.returncode == 1 and re.match("sheaf bench: mpi: (there is no /dev/fuse|mpiexec)", p.stderr):
+        print("mpi: left out:", p.stderr.strip())
+        return
+    check(p.returncode == 0, f"mpi: exit status {p.returncode}: {p.stderr}")
+    d = json.loads(p.stdout)
+    check_rows(d)
+    check_bars(d, MPI if d["conditions"]["storage"]["in_memory"] else {})
+    rows = {r["case"]: r["median"] for r in d["rows"]}
+    pieces = 2 * 4 * 2 * 4 * 32 * 32  # both ways, dumps, cells and rows of 4 processes
+    check(rows["bt multiple: requests"] >= pieces > 100 * rows["bt typed: requests"], f"requests: {rows}")
+    check(rows["bt two-phase: exchanged"] > 0, "nothing was exchanged between processes")
+    nothing_left(folder)
+    interrupt("mpi", folder, signal.SIGTERM, lambda: ranks_of(os.path.realpath(folder)), 0)
+    check(ranks_of(os.path.realpath(folder)) == [], "ranks still run")
+    print("mpi")
+
+
 def links():
     with open("/proc/net/dev", encoding="utf-8") as f:
         return [line.split(":")[0] for line in f if ":" in line]
@@ -331,7 +370,8 @@ def hosts(folder):
 def usage(folder):
     for args in (["bench"], ["bench", "nothing"], ["bench", "net", "--rounds", "0"], ["bench", "net", "--servers", "2"],
                  ["bench", "net", "--clients", "1,x"], ["bench", "net", "--clients", ""], ["bench", "net", "lists"],
-                 ["bench", "transfer", "--sizes", "64,x"], ["bench", "tile", "--mover", "cart"], ["bench", "net", "--hosts"],
+                 ["bench", "transfer", "--sizes", "64,x"], ["bench", "tile", "--mover", "cart"],
+                 ["bench", "mpi", "--mpi", "lam"], ["bench", "net", "--hosts"],
                  ["bench", "net", "--dir", folder, "--rate", "1gbit"],
                  ["bench", "net", "--dir", folder, "--hosts", "--rate", "fast"],
                  ["bench", "net", "--dir", folder, "--hosts", "--delay", "1"]):
@@ -353,5 +393,6 @@ ratio_is_of_one_round("place")
 report("place")
 interrupted("place")
 mount("place")
+mpi("place")
 hosts("place")
 running_file_system()

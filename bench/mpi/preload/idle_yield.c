@@ -5,7 +5,6 @@
  * processors, a polling rank takes the time of the one that it waits for. Each poll goes through
  * this function of UCX, which says how much happened: after some polls without an event it sleeps
  * for the shortest time that the kernel offers. Open MPI has --mca mpi_yield_when_idle 1. */
-#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <time.h>
