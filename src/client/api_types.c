@@ -111,7 +111,7 @@ int64_t sheaf_type_before(const struct sheaf_type *t, uint64_t base, uint64_t of
 	if (!size || base > INT64_MAX || pattern_tile(&p, inner(t), (int64_t)base, size) ||
 	    !p.ascends || !extent)
 		return -EINVAL;
-	first = (uint64_t)((int64_t)base + type_lower(inner(t))); /* p.begin or below it */
+	first = p.begin;
 	if (offset <= first)
 		return 0;
 	copies = (offset - first) / extent;

@@ -4,8 +4,8 @@
  *
  * The user's memory is never copied: the part's view is exposed to the server, except that small
  * parts travel inside the message. When a capability was fenced or has expired, the lane fetches a
- * new one and sends the part again. So it does with a read that went through a buffer and reached
- * beyond the end of the object: then unsent bytes have their values in the buffer beforehand.
+ * new one and sends the part again. A read that goes through a buffer and reaches
+ * beyond the end of the object is sent again, with the user's bytes in the buffer first.
  *
  * Threads: the loop's. Buffers: ended lanes are kept for reuse, with their buffer for small writes.
  * Errors: the first one ends the transfer; its other lanes stop at their next part. */

@@ -134,8 +134,8 @@ int type_indexed(size_t n, const uint64_t *blocks, const int64_t *displ, const s
 		 struct type **t);
 int type_struct(size_t n, const uint64_t *blocks, const int64_t *displ,
 		const struct type *const *of, struct type **t);
-/* In C order: the last dimension is dense. */
 int type_resized(const struct type *of, int64_t lower, int64_t upper, struct type **t);
+/* In C order: the last dimension is dense. */
 int type_subarray(int nd, const uint64_t *sizes, const uint64_t *subsizes, const uint64_t *starts,
 		  const struct type *of, struct type **t);
 void type_free(struct type *t); /* accepts NULL */

@@ -487,7 +487,8 @@ static void note_byte(struct peer *p, const struct call *c, uint64_t took)
 		all += p->account.bytes[i];
 	moved = all - p->bytes_before;
 	p->bytes_before = all;
-	if (moved < RATE_BYTES || c->sent_at < p->answered_at || p->outstanding != c->counted_bytes)
+	if (moved < RATE_BYTES || c->sent_at < p->answered_at ||
+	    p->outstanding != c->counted_bytes || link_has_rdma(p->link)) /* counted later */
 		return;
 	ns = (double)(took - MIN(took, p->round)) / (double)moved;
 	p->byte_ns = p->byte_ns > 0 ? MIN(p->byte_ns, ns) : ns;
@@ -512,11 +513,14 @@ static int answered(struct call *c, const struct wire_rep_head *h, struct xdr *x
 {
 	struct peer *p = c->peer;
 	int error = -h->status;
+	bool is_garbage;
 
 	p->renewed = MAX(p->renewed, c->sent_at);
 	x->arena = c->arena;
-	if (error == -EREMOTE ? !xdr_wire_referral(x, &c->referral) :
-				!error && (!wire_op_rows[c->op].res(x, c->res) || xdr_left(x)))
+	is_garbage = error == -EREMOTE ?
+			     !xdr_wire_referral(x, &c->referral) :
+			     !error && (!wire_op_rows[c->op].res(x, c->res) || xdr_left(x));
+	if (is_garbage)
 		error = -EBADMSG;
 	c->head = *h;
 	c->in = m;
@@ -524,7 +528,7 @@ static int answered(struct call *c, const struct wire_rep_head *h, struct xdr *x
 	record_latency(p, c);
 	c->desc.is_whole = !error && c->is_whole && c->is_whole(c);
 	retract_and_finish(c, error);
-	return error == -EBADMSG ? -EPROTO : 0;
+	return is_garbage ? -EPROTO : 0; /* a server may also answer with EBADMSG */
 }
 
 int peer_reply(struct peer *p, uint64_t tag, struct msg *m)

@@ -114,7 +114,9 @@ static int begin(struct frame_in *f)
 		f->state = IN_DATA;
 		return 0;
 	}
-	f->m = msg_new(f->net, f->h.length);
+	/* long messages of the slab are registered, and a server may read them */
+	f->m = f->h.length > MSG_SHORT ? msg_own(f->net, f->h.length) :
+					 msg_new(f->net, f->h.length);
 	if (!f->m)
 		return -ENOMEM;
 	f->m->len = f->h.length;

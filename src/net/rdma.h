@@ -212,7 +212,7 @@ void rdma_flush_deferred(struct deferred *d);
 void rdma_end_units(struct rdma_link *r, int error);
 
 struct rdma_unit *rdma_unit_new(enum rdma_kind kind, size_t n_local, size_t n_remote);
-void rdma_queue_first(struct rdma_link *r, struct rdma_unit *u); /* before data that wait */
+void rdma_queue_control(struct rdma_link *r, struct rdma_unit *u); /* before data that wait */
 
 /* ---- rdma_fetch.c ---- */
 

@@ -136,7 +136,7 @@ static int fetch_next(struct rdma_link *r)
 	u->local[0] = (struct rdma_range){ (uintptr_t)u->m->body, u->len, 0 };
 	r->is_fetching = true;
 	list_del(&u->link);
-	rdma_queue_first(r, u);
+	rdma_queue_control(r, u);
 	return 0;
 }
 

@@ -198,9 +198,9 @@ static int expose_pieces(struct link *l, struct net_desc *d, size_t n, uint64_t 
 	return r;
 }
 
-/* Copies the stream of `len` bytes into a registered buffer. Before the peer writes that is needed
- * only if nobody will know whether it has written all: else the buffer has data of earlier requests
- * there. */
+/* Copies the stream of `len` bytes into a registered buffer. Before a read this is needed only if
+ * the caller cannot tell whether the server has written all bytes: the buffer still has data of
+ * earlier requests. */
 static int expose_packed(struct link *l, struct net_desc *d, uint64_t len)
 {
 	struct rdma_exposed *e = exposed_new(l->rdma->dev, d, 1, len);

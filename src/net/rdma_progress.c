@@ -70,7 +70,8 @@ void rdma_working(struct link *l, const struct wire_frame_head *h)
 	struct net_desc *d = l->rdma ? link_desc(l, h->tag) : NULL;
 	struct rdma_exposed *e = d && !(d->tag & TAG_STREAM) ? d->impl : NULL;
 
-	if (!e || h->at <= e->told || h->at > d->view->length)
+	if (!e || h->at > e->length ||
+	    h->at < e->told + MIN((uint64_t)CHUNK_MAX, MAX(e->length - e->told, (uint64_t)1)))
 		return;
 	e->told = h->at;
 	note_progress(l, d);

@@ -84,7 +84,7 @@ static void queue_unit(struct rdma_link *r, struct list *where, struct rdma_unit
 	loop_defer_last(r->l->net->loop, &r->deferred);
 }
 
-void rdma_queue_first(struct rdma_link *r, struct rdma_unit *u)
+void rdma_queue_control(struct rdma_link *r, struct rdma_unit *u)
 {
 	queue_unit(r, &r->control, u);
 }
@@ -325,6 +325,8 @@ static int invite(struct rdma_link *r, struct xfer *x)
 	list_push(&r->grants, &g->link);
 	if (!m) {
 		grant_end(r, g, -ENOMEM); /* ends x, too */
+		if (!list_empty(&r->bulk))
+			loop_defer_last(r->l->net->loop, &r->deferred);
 		return 0;
 	}
 	h.id = g->id;
@@ -354,7 +356,8 @@ void rdma_filled(struct rdma_link *r, uint32_t imm)
 		link_note_delay(r->l, g->x);
 		grant_end(r, g, 0);
 		rdma_add_moved(r, tag, len);
-		if (!list_empty(&r->bulk)) /* another one may begin */
+		/* another one may begin, unless telling the client has closed the link */
+		if (!r->is_closing && !list_empty(&r->bulk))
 			loop_defer_last(r->l->net->loop, &r->deferred);
 		return;
 	}
@@ -508,6 +511,8 @@ static bool may_post(struct rdma_link *r, const struct rdma_unit *u)
 	if (u->kind == RDMA_FILL)
 		return credits_may_send(&r->credits, false) &&
 		       (ordered || u->done < u->len || r->n_completed >= u->last);
+	if (u->kind == RDMA_FETCH) /* short, one at a time, and messages wait behind it */
+		return true;
 	return u->done || (!u->is_offer && rdma_may_begin(r));
 }
 
