@@ -111,7 +111,7 @@ int64_t sheaf_type_before(const struct sheaf_type *t, uint64_t base, uint64_t of
 	if (!size || base > INT64_MAX || pattern_tile(&p, inner(t), (int64_t)base, size) ||
 	    !p.ascends || !extent)
 		return -EINVAL;
-	first = p.begin;
+	first = p.begin; /* the data of a copy may reach into the bounds of the next one */
 	if (offset <= first)
 		return 0;
 	copies = (offset - first) / extent;
