@@ -272,6 +272,26 @@ static int build_from(const struct mcontents *c, const struct sheaf_type *of,
 	}
 }
 
+/* MPI may round an extent up: Open MPI does so to the alignment of what a type consists of. */
+static int take_bounds(MPI_Datatype type, struct sheaf_type **t)
+{
+	struct sheaf_type *made = *t;
+	MPI_Count lower, extent;
+	int64_t own_lower, own_upper;
+	int r;
+
+	if (PMPI_Type_get_extent_x(type, &lower, &extent))
+		return MPI_ERR_TYPE;
+	sheaf_type_bounds(made, &own_lower, &own_upper);
+	if (own_lower == lower && own_upper == lower + extent)
+		return MPI_SUCCESS;
+	r = sheaf_type_resized(made, lower, lower + extent, t);
+	sheaf_type_free(made);
+	if (r)
+		*t = NULL;
+	return class_of(r);
+}
+
 static int build(MPI_Datatype type, enum mrep rep, struct sheaf_type **out)
 {
 	struct sheaf_type *of = NULL;
@@ -299,6 +319,8 @@ static int build(MPI_Datatype type, enum mrep rep, struct sheaf_type **out)
 		r = r ? r : build_from(&c, of, out);
 		sheaf_type_free(of);
 	}
+	if (!r && rep == REP_NATIVE)
+		r = take_bounds(type, out);
 	mcontents_free(&c);
 	return r;
 }
