@@ -8,8 +8,8 @@
  * Threads: the caller's. Errors: none; without an answer of all processes, typed requests. */
 #include "mpiio/mpi_impl.h"
 
-#define LARGE_PIECE (16 * KIB)
-#define LARGE_ACCESS (64 * MIB) /* of a process */
+#define LARGE_PIECE (int64_t)(16 * KIB)
+#define LARGE_ACCESS (int64_t)(64 * MIB) /* of a process */
 #define TRY_AGAIN 64 /* accesses until the slower way is tried again */
 
 enum { TYPED, TWO_PHASE };
@@ -38,27 +38,29 @@ static bool try_two_phase(const struct mtrial *t)
 
 void mchoice_begin(struct maccess *a, struct mchoice *c)
 {
-	uint64_t mine[2] = { a->bytes ? a->f->view.file->piece_bytes : 0, a->bytes }, most[2];
+	int64_t mine[2] = { a->bytes ? (int64_t)a->f->view.file->piece_bytes : 0,
+			    (int64_t)a->bytes },
+		most[2];
 
 	*c = (struct mchoice){ .begin = time_now() };
 	if (a->bytes && a->f->view.file->is_dense)
-		mine[0] = a->bytes;
-	if (PMPI_Allreduce(mine, most, 2, MPI_UINT64_T, MPI_MAX, a->f->comm))
+		mine[0] = (int64_t)a->bytes;
+	if (PMPI_Allreduce(mine, most, 2, MPI_INT64_T, MPI_MAX, a->f->comm))
 		return;
 	if (most[0] >= LARGE_PIECE || most[1] >= LARGE_ACCESS || !most[1])
 		return;
-	c->trial = &a->f->trials[a->write][class_of(most[0], most[1])];
+	c->trial = &a->f->trials[a->write][class_of((uint64_t)most[0], (uint64_t)most[1])];
 	c->two_phase = try_two_phase(c->trial);
 }
 
 void mchoice_end(struct maccess *a, struct mchoice *c)
 {
-	uint64_t ns = time_now() - c->begin, most;
+	int64_t ns = (int64_t)(time_now() - c->begin), most;
 	struct mtrial *t = c->trial;
 
-	if (!t || PMPI_Allreduce(&ns, &most, 1, MPI_UINT64_T, MPI_MAX, a->f->comm))
+	if (!t || PMPI_Allreduce(&ns, &most, 1, MPI_INT64_T, MPI_MAX, a->f->comm))
 		return;
-	if (!t->n[c->two_phase] || most < t->ns[c->two_phase])
-		t->ns[c->two_phase] = most;
+	if (!t->n[c->two_phase] || (uint64_t)most < t->ns[c->two_phase])
+		t->ns[c->two_phase] = (uint64_t)most;
 	t->n[c->two_phase]++;
 }

@@ -64,19 +64,20 @@ static int find_range(struct two *t)
 	const struct maccess *a = t->a;
 	const struct mview *v = &a->f->view;
 	struct sheaf_extent first, last;
-	uint64_t mine[2] = { 0, 0 }, most[2]; /* ~lo, hi */
+	int64_t mine[2] = { INT64_MAX, 0 },
+		least[2]; /* lo, -hi; MPI_MAX of unsigned is signed in MPICH */
 
 	if (a->bytes &&
 	    sheaf_type_pieces(v->file->t, (uint64_t)v->disp, a->skip, 1, &first, 1) == 1 &&
 	    sheaf_type_pieces(v->file->t, (uint64_t)v->disp, a->skip + a->bytes - 1, 1, &last, 1) ==
 		    1) {
-		mine[0] = ~first.offset;
-		mine[1] = last.offset + 1;
+		mine[0] = (int64_t)first.offset;
+		mine[1] = -(int64_t)(last.offset + 1);
 	}
-	if (PMPI_Allreduce(mine, most, 2, MPI_UINT64_T, MPI_MAX, t->comm))
+	if (PMPI_Allreduce(mine, least, 2, MPI_INT64_T, MPI_MIN, t->comm))
 		return -EIO;
-	t->lo = ~most[0];
-	t->hi = most[1];
+	t->lo = (uint64_t)least[0];
+	t->hi = (uint64_t)-least[1];
 	return 0;
 }
 
@@ -229,17 +230,24 @@ static struct entry *sorted(struct two *t, size_t n)
 	return out;
 }
 
-/* A read stopped after `got` bytes of the sorted list. */
+/* A read stopped after `got` bytes of the sorted list: there is the end of the file. Later pieces may
+ * begin before it, where processes read the same bytes. */
 static void note_end(struct two *t, const struct entry *list, size_t n, uint64_t got)
 {
-	for (size_t i = 0; i < n; i++) {
-		if (got < list[i].e.length) {
-			t->eof = MIN(t->eof, list[i].e.offset + got);
-			memset(list[i].mem + got, 0, list[i].e.length - got);
-			got = 0;
-			continue;
-		}
-		got -= list[i].e.length;
+	size_t i = 0;
+	uint64_t end;
+
+	while (i < n && got >= list[i].e.length)
+		got -= list[i++].e.length;
+	if (i == n)
+		return;
+	end = list[i].e.offset + got;
+	t->eof = MIN(t->eof, end);
+	for (; i < n; i++) {
+		const struct sheaf_extent *e = &list[i].e;
+		uint64_t before = end > e->offset ? MIN(end - e->offset, e->length) : 0;
+
+		memset(list[i].mem + before, 0, e->length - before);
 	}
 }
 
@@ -326,16 +334,15 @@ static ssize_t result(struct two *t, int r)
 {
 	const struct maccess *a = t->a;
 	const struct mview *v = &a->f->view;
-	uint64_t mine[2] = { (uint64_t) - (t->error ? t->error : r), ~t->eof }, most[2];
-	int64_t before;
+	int64_t mine[2] = { t->error ? t->error : r, (int64_t)t->eof }, least[2], before;
 
-	if (PMPI_Allreduce(mine, most, 2, MPI_UINT64_T, MPI_MAX, t->comm))
+	if (PMPI_Allreduce(mine, least, 2, MPI_INT64_T, MPI_MIN, t->comm))
 		return -EIO;
-	if (most[0])
-		return -(ssize_t)most[0];
-	if (!a->bytes || !most[1] || a->write) /* no read came to the end */
+	if (least[0])
+		return (ssize_t)least[0];
+	if (!a->bytes || least[1] == INT64_MAX || a->write) /* no read came to the end */
 		return (ssize_t)a->bytes;
-	before = sheaf_type_before(v->file->t, (uint64_t)v->disp, ~most[1]);
+	before = sheaf_type_before(v->file->t, (uint64_t)v->disp, (uint64_t)least[1]);
 	before = before > (int64_t)a->skip ? before - (int64_t)a->skip : 0;
 	return MIN(before, (int64_t)a->bytes);
 }
@@ -346,7 +353,7 @@ ssize_t mtwophase(struct maccess *a)
 			 .comm = a->f->comm,
 			 .n_ranks = a->f->n_ranks,
 			 .rank = a->f->rank,
-			 .eof = UINT64_MAX };
+			 .eof = INT64_MAX };
 	int r = find_range(&t);
 	ssize_t moved;
 
