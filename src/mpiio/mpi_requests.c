@@ -17,6 +17,7 @@ struct mrequest {
 	ssize_t moved;
 	int class; /* the result, when op is NULL */
 	MPI_Request req;
+	bool is_complete; /* MPI was told */
 	struct mrequest *next; /* in the queue of the thread */
 };
 
@@ -29,13 +30,16 @@ static void finish(struct mrequest *r, ssize_t moved)
 
 static void start(struct mrequest *r)
 {
+	bool alone;
 	int e;
 
 	if (!r->a->bytes) {
 		finish(r, 0);
 		return;
 	}
-	e = r->a->f->is_atomic ? -EAGAIN : maccess_start(r->a, &r->op);
+	/* sieving of another process would write back what was there before, unless it is locked out */
+	alone = r->a->f->is_atomic || (r->a->write && r->a->method == M_SIEVE);
+	e = alone ? -EAGAIN : maccess_start(r->a, &r->op);
 	if (e == -EAGAIN) /* one that has to be done within the call */
 		finish(r, maccess_move(r->a));
 	else if (e)
@@ -77,6 +81,15 @@ static int cancel(void *state, int complete)
 
 #ifdef MPICH_VERSION
 
+/* MPICH polls requests that are complete, too. */
+static int complete(struct mrequest *r)
+{
+	if (r->is_complete)
+		return MPI_SUCCESS;
+	r->is_complete = true;
+	return PMPI_Grequest_complete(r->req);
+}
+
 static int poll_one(void *state, MPI_Status *st)
 {
 	struct mrequest *r = state;
@@ -87,7 +100,7 @@ static int poll_one(void *state, MPI_Status *st)
 		return MPI_SUCCESS;
 	if (r->op)
 		finish(r, moved);
-	return PMPI_Grequest_complete(r->req);
+	return complete(r);
 }
 
 static int wait_all(int n, void **states, double timeout, MPI_Status *st)
@@ -111,7 +124,7 @@ static int begin_request(struct mrequest *r)
 static void ready(struct mrequest *r)
 {
 	if (!r->op)
-		PMPI_Grequest_complete(r->req);
+		complete(r);
 }
 
 #else
