@@ -27,9 +27,41 @@ int merror_class(int err)
 	return MPI_ERR_IO;
 }
 
+#ifdef MPICH_VERSION
+
+static void raise_default(int class)
+{
+	PMPI_File_call_errhandler(MPI_FILE_NULL, class);
+}
+
+#else
+
+/* Open MPI does not accept MPI_FILE_NULL in MPI_File_call_errhandler(): a file with the same handler
+ * takes its place. */
+static void raise_default(int class)
+{
+	MPI_Errhandler handler;
+	MPI_File f;
+
+	if (PMPI_File_get_errhandler(MPI_FILE_NULL, &handler))
+		return;
+	if (handler != MPI_ERRORS_RETURN &&
+	    NEXT(File_open)(MPI_COMM_SELF, "/dev/null", MPI_MODE_RDWR, MPI_INFO_NULL, &f) ==
+		    MPI_SUCCESS) {
+		PMPI_File_set_errhandler(f, handler);
+		PMPI_File_call_errhandler(f, class);
+		NEXT(File_close)(&f);
+	}
+	PMPI_Errhandler_free(&handler);
+}
+
+#endif
+
 int merror_raise(MPI_File handle, int class)
 {
-	if (class != MPI_SUCCESS)
+	if (class != MPI_SUCCESS && handle == MPI_FILE_NULL)
+		raise_default(class);
+	else if (class != MPI_SUCCESS)
 		PMPI_File_call_errhandler(handle, class);
 	return class;
 }
