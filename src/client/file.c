@@ -379,7 +379,7 @@ static void report(struct cop *op, struct syncing *s)
 	bool has_news = w.mtime || w.end || w.n_objects;
 
 	s->n_wrote = f->n_wrote;
-	if (f->is_guest)
+	if (f->is_guest && (s->how != CLOSE || !f->may_be_open))
 		return;
 	if (s->how == CLOSE) {
 		op->args.CLOSE = (struct wire_close_args){ f->h, f->id, w };

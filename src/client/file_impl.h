@@ -24,7 +24,8 @@ struct cfile {
 	struct hnode by_id; /* in c->imported */
 	bool imported; /* by_id is in c->imported */
 	bool is_shared; /* guests may write through this open (share.c) */
-	bool is_guest; /* uses the open of another process: no server knows `id` */
+	bool is_guest; /* uses the open of another process */
+	bool may_be_open; /* a guest has asked for an open of its own, under `id` */
 	struct wire_handle h;
 	uint64_t id; /* of the open */
 	uint32_t flags; /* OPEN_READ, OPEN_WRITE, OPEN_APPEND */

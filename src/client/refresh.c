@@ -23,6 +23,7 @@ void cap_ask(struct cop *op, struct cfile *f, struct call *c, struct req *q)
 							.flags = rights };
 		*c = call_make(op, OP_OPEN, &r->open_args, &r->open_res);
 		c->cred = &f->cred;
+		f->may_be_open = true;
 	} else if (r) {
 		r->args = (struct wire_cap_args){ f->h, rights };
 		*c = call_make(op, OP_CAP, &r->args, &r->res);

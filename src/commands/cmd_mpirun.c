@@ -192,8 +192,12 @@ static int run_mpirun(struct cli *c)
 	char *command = c->opt[OPT_MPIEXEC] ? strdup(c->opt[OPT_MPIEXEC]) : NULL;
 	char **argv = calloc(MAX_WORDS + (size_t)c->n_args + 16, sizeof(*argv));
 	const struct mpi *m = choose(c, command);
+	char program[CLI_PATH_MAX];
 	int n = 0;
 
+	find_in_path(c->args[0], program);
+	if (access(program, F_OK))
+		return cli_error(c, "%s: there is no such program", c->args[0]);
 	if (c->opt[OPT_MPI] && !m)
 		return cli_usage(c, "--mpi is mpich or openmpi, not '%s'", c->opt[OPT_MPI]);
 	if (!m)

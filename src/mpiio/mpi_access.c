@@ -7,6 +7,7 @@
  * Threads: the caller's. Buffers: the caller's, borrowed until the access ends. Errors: an MPI
  * class, or -errno where bytes are counted. */
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 
 #include "mpiio/mpi_impl.h"
@@ -22,11 +23,12 @@ static int check_mode(const struct mfile *f, bool write)
 	return MPI_SUCCESS;
 }
 
-static int pack_external(struct maccess *a, const struct mview *v)
+static int pack_external(struct maccess *a)
 {
 	MPI_Aint at = 0;
 
-	(void)v;
+	if (a->count > INT_MAX)
+		return MPI_ERR_COUNT;
 	a->packed = malloc(a->bytes ? a->bytes : 1);
 	if (!a->packed)
 		return MPI_ERR_NO_MEM;
@@ -40,6 +42,7 @@ int maccess_begin(struct maccess *a, struct mfile *f, bool write, MPI_Offset off
 		  MPI_Count count, MPI_Datatype type)
 {
 	const struct mview *v = &f->view;
+	struct sheaf_extent last;
 	int r = check_mode(f, write);
 
 	*a = (struct maccess){ .f = f,
@@ -47,7 +50,7 @@ int maccess_begin(struct maccess *a, struct mfile *f, bool write, MPI_Offset off
 			       .buf = buf,
 			       .count = count,
 			       .type = type,
-			       .method = f->hints.method };
+			       .method = f->is_atomic ? M_TYPED : f->hints.method };
 	if (r)
 		return r;
 	if (count < 0)
@@ -65,7 +68,10 @@ int maccess_begin(struct maccess *a, struct mfile *f, bool write, MPI_Offset off
 		return MPI_ERR_IO; /* the standard wants whole etypes */
 	if (a->bytes && !v->file->size)
 		return MPI_ERR_IO;
-	return v->rep == REP_EXTERNAL32 ? pack_external(a, v) : MPI_SUCCESS;
+	if (a->bytes && sheaf_type_pieces(v->file->t, (uint64_t)v->disp, a->skip + a->bytes - 1, 1,
+					  &last, 1) != 1)
+		return MPI_ERR_ARG; /* it would end behind the largest offset */
+	return v->rep == REP_EXTERNAL32 ? pack_external(a) : MPI_SUCCESS;
 }
 
 void maccess_end(struct maccess *a)
@@ -230,21 +236,43 @@ int maccess_finish(struct maccess *a, ssize_t moved)
 	return MPI_SUCCESS;
 }
 
-void mstatus_set(MPI_Status *st, ssize_t bytes)
+void mstatus_set(MPI_Status *st, const struct maccess *a, ssize_t bytes)
 {
+	MPI_Count native;
+
 	if (st == MPI_STATUS_IGNORE)
 		return;
+	if (a->packed && a->mem->size && !PMPI_Type_size_x(a->type, &native))
+		bytes = (ssize_t)((uint64_t)MAX(bytes, 0) / a->mem->size * (uint64_t)native);
 	PMPI_Status_set_elements_x(st, MPI_BYTE, MAX(bytes, 0));
 	PMPI_Status_set_cancelled(st, 0);
 }
 
 /* ---- calls ---- */
 
-/* The offset of a call, and the move of its pointer behind it. */
+/* By how many etypes an access moves its pointer. */
+static int etypes_of(struct mfile *f, const struct mcall *c, MPI_Offset *etypes)
+{
+	struct mtype *t;
+	uint64_t bytes;
+	int r = c->count < 0 ? MPI_ERR_COUNT : mtype_get(c->type, f->view.rep, &t);
+
+	if (r)
+		return r;
+	if (__builtin_mul_overflow((uint64_t)c->count, t->size, &bytes) || bytes > INT64_MAX)
+		r = MPI_ERR_COUNT;
+	else if (bytes % f->view.etype_bytes)
+		r = MPI_ERR_IO;
+	*etypes = (MPI_Offset)(bytes / f->view.etype_bytes);
+	mtype_put(t);
+	return r;
+}
+
+/* The offset of a call. That of the shared pointer moves behind it. */
 static int place(struct mfile *f, const struct mcall *c, MPI_Offset *offset)
 {
-	MPI_Count size;
 	MPI_Offset etypes;
+	int r;
 
 	if ((f->amode & MPI_MODE_SEQUENTIAL) && c->where != AT_SHARED && !c->is_ordered)
 		return MPI_ERR_UNSUPPORTED_OPERATION;
@@ -252,11 +280,9 @@ static int place(struct mfile *f, const struct mcall *c, MPI_Offset *offset)
 		*offset = c->offset;
 		return c->offset < 0 ? MPI_ERR_ARG : MPI_SUCCESS;
 	}
-	if (c->count < 0)
-		return MPI_ERR_COUNT;
-	if (c->type == MPI_DATATYPE_NULL || PMPI_Type_size_x(c->type, &size))
-		return MPI_ERR_TYPE;
-	etypes = (MPI_Offset)((uint64_t)(c->count * size) / f->view.etype_bytes);
+	r = etypes_of(f, c, &etypes);
+	if (r)
+		return r;
 	if (c->where == AT_SHARED)
 		return mshared_add(f, etypes, offset);
 	*offset = f->pos;
@@ -270,7 +296,7 @@ static void advance(struct mfile *f, const struct mcall *c, ssize_t bytes)
 		f->pos += (MPI_Offset)((uint64_t)bytes / f->view.etype_bytes);
 }
 
-/* Prepares the access of a call; in a collective one all processes agree that it can begin. */
+/* Prepares the access of a call. */
 static int begin(struct mfile *f, const struct mcall *c, struct maccess *a)
 {
 	MPI_Offset offset = 0;
@@ -323,7 +349,7 @@ int mcall_run(struct mfile *f, const struct mcall *c, MPI_Status *st)
 		r = maccess_finish(&a, moved);
 	if (!r) {
 		advance(f, c, moved);
-		mstatus_set(st, moved);
+		mstatus_set(st, &a, moved);
 	}
 	maccess_end(&a);
 	return r;
@@ -383,17 +409,12 @@ int mcall_end(struct mfile *f, const void *buf, int which, MPI_Status *st)
 /* Gives each process the range of the shared pointer behind those of the lower ranks. */
 static int place_ordered(struct mfile *f, const struct mcall *c, struct mcall *at)
 {
-	MPI_Count size = 0;
 	int64_t mine = 0, before = 0, all = 0;
-	MPI_Offset start = 0;
+	MPI_Offset start = 0, etypes = 0;
 	int r = check_mode(f, c->write);
 
-	if (!r && c->count < 0)
-		r = MPI_ERR_COUNT;
-	if (!r && (c->type == MPI_DATATYPE_NULL || PMPI_Type_size_x(c->type, &size)))
-		r = MPI_ERR_TYPE;
-	if (!r)
-		mine = (int64_t)((uint64_t)(c->count * size) / f->view.etype_bytes);
+	r = r ? r : etypes_of(f, c, &etypes);
+	mine = etypes;
 	r = merror_all(f->comm, r);
 	if (r)
 		return r;

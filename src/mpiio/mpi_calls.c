@@ -15,7 +15,6 @@ EXPORT int PMPI_File_open(MPI_Comm comm, const char *name, int amode, MPI_Info i
 }
 ALIAS(MPI_File_open, PMPI_File_open);
 
-/* The handler is that of the file as long as it exists. */
 EXPORT int PMPI_File_close(MPI_File *fh)
 {
 	struct mfile *f = fh ? mfile_find(*fh) : NULL;
@@ -23,11 +22,12 @@ EXPORT int PMPI_File_close(MPI_File *fh)
 
 	if (!f)
 		return NEXT(File_close)(fh);
-	r = mfile_close(f);
-	if (mfile_find(*fh) == f) /* a split access is under way */
-		return merror_raise(*fh, r);
+	r = merror_raise(*fh, mfile_close(f));
+	if (f->split_call) /* it is under way: the file stays open */
+		return r;
+	mfile_free(f);
 	*fh = MPI_FILE_NULL;
-	return merror_raise(MPI_FILE_NULL, r);
+	return r;
 }
 ALIAS(MPI_File_close, PMPI_File_close);
 
@@ -210,6 +210,25 @@ EXPORT int PMPI_File_get_type_extent(MPI_File fh, MPI_Datatype type, MPI_Aint *e
 	return merror_raise(fh, r);
 }
 ALIAS(MPI_File_get_type_extent, PMPI_File_get_type_extent);
+
+#if MPI_VERSION >= 4
+EXPORT int PMPI_File_get_type_extent_c(MPI_File fh, MPI_Datatype type, MPI_Count *extent)
+{
+	struct mfile *f = mfile_find(fh);
+	struct mtype *t;
+	int r;
+
+	if (!f)
+		return NEXT(File_get_type_extent_c)(fh, type, extent);
+	r = mtype_get(type, f->view.rep, &t);
+	if (!r) {
+		*extent = t->extent;
+		mtype_put(t);
+	}
+	return merror_raise(fh, r);
+}
+ALIAS(MPI_File_get_type_extent_c, PMPI_File_get_type_extent_c);
+#endif
 
 /* ---- consistency ---- */
 

@@ -99,12 +99,19 @@ static void convert(struct mcontents *c, const struct raw *r)
 	put_counts(c->aints, &a, r->counts + elements, r->n_counts - elements);
 }
 
+/* Types like that of MPI_Type_create_f90_real() are predefined, too, and must not be freed. */
+static bool is_predefined(int combiner)
+{
+	return combiner == MPI_COMBINER_NAMED || combiner == MPI_COMBINER_F90_REAL ||
+	       combiner == MPI_COMBINER_F90_COMPLEX || combiner == MPI_COMBINER_F90_INTEGER;
+}
+
 bool mcontents_is_derived(MPI_Datatype t)
 {
 	struct raw r = { 0 };
 	int combiner = MPI_COMBINER_NAMED;
 
-	return !envelope(t, &r, &combiner) && combiner != MPI_COMBINER_NAMED;
+	return !envelope(t, &r, &combiner) && !is_predefined(combiner);
 }
 
 void mcontents_free(struct mcontents *c)
@@ -126,7 +133,7 @@ int mcontents_get(MPI_Datatype type, struct mcontents *c)
 	memset(c, 0, sizeof(*c));
 	if (envelope(type, &r, &c->combiner))
 		return MPI_ERR_TYPE;
-	if (c->combiner == MPI_COMBINER_NAMED)
+	if (is_predefined(c->combiner))
 		return MPI_SUCCESS;
 	n = (size_t)(r.n_ints + r.n_aints + r.n_counts + 1);
 	r.ints = calloc((size_t)r.n_ints + 1, sizeof(*r.ints));

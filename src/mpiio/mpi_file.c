@@ -139,7 +139,7 @@ static void open_first(struct mfile *f, struct opened *o)
 	struct stat st;
 	int r = connect(f, o);
 
-	if (r) { /* no reason that a file could have */
+	if (r) { /* the file is not the reason */
 		o->class = MPI_ERR_IO;
 		return;
 	}
@@ -223,11 +223,15 @@ static void name_pointer(struct mfile *f, uint64_t id)
 		 f->name.path, last + 1, (unsigned long long)id);
 }
 
-static void destroy(struct mfile *f)
+void mfile_free(struct mfile *f)
 {
 	table_remove(f);
+	if (f->guest)
+		sheaf_close(f->guest);
 	if (f->f)
 		sheaf_close(f->f);
+	if (f->pointer)
+		sheaf_close(f->pointer);
 	if (f->handle != MPI_FILE_NULL)
 		NEXT(File_close)(&f->handle);
 	mview_free(&f->view);
@@ -259,33 +263,38 @@ static int start(struct mfile *f, MPI_Info info)
 		r = merror_all(f->comm, table_add(f));
 	}
 	if (!r && (f->amode & MPI_MODE_APPEND))
-		r = mshared_set(f, o->size);
+		f->pointer_start = o->size;
 	free(o);
 	return r;
 }
 
 int mfile_open(MPI_Comm comm, const struct mname *name, int amode, MPI_Info info, MPI_File *out)
 {
-	struct mfile *f = calloc(1, sizeof(*f));
+	struct mfile *f;
+	MPI_Comm own;
 	int r;
 
-	if (!f)
-		return MPI_ERR_NO_MEM;
+	if (PMPI_Comm_dup(comm, &own))
+		return MPI_ERR_COMM;
+	PMPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN);
+	f = calloc(1, sizeof(*f));
+	r = merror_all(own, f ? MPI_SUCCESS : MPI_ERR_NO_MEM);
+	if (r) {
+		PMPI_Comm_free(&own);
+		free(f);
+		return r;
+	}
+	f->comm = own;
 	f->handle = MPI_FILE_NULL;
 	f->info = MPI_INFO_NULL;
 	f->view.etype = f->view.filetype = MPI_DATATYPE_NULL;
 	f->name = *name;
 	f->amode = amode;
-	if (PMPI_Comm_dup(comm, &f->comm)) {
-		free(f);
-		return MPI_ERR_COMM;
-	}
-	PMPI_Comm_set_errhandler(f->comm, MPI_ERRORS_RETURN);
 	PMPI_Comm_rank(f->comm, &f->rank);
 	PMPI_Comm_size(f->comm, &f->n_ranks);
 	r = start(f, info);
 	if (r) {
-		destroy(f);
+		mfile_free(f);
 		return r;
 	}
 	*out = f->handle;
@@ -299,6 +308,9 @@ static int close_all(struct mfile *f)
 {
 	int mine = f->pointer_used, used = 0, r = 0, class;
 
+	if (f->guest)
+		r = sheaf_close(f->guest);
+	f->guest = NULL;
 	if (!f->is_owner) {
 		r = sheaf_close(f->f);
 		f->f = NULL;
@@ -317,14 +329,10 @@ static int close_all(struct mfile *f)
 
 int mfile_close(struct mfile *f)
 {
-	int r;
-
 	if (f->split_call)
 		return MPI_ERR_OTHER;
 	mstats_print(f);
-	r = close_all(f);
-	destroy(f);
-	return r;
+	return close_all(f);
 }
 
 int mfile_delete(const struct mname *name)
@@ -428,7 +436,7 @@ int mfile_get_size(struct mfile *f, MPI_Offset *size)
 	return MPI_SUCCESS;
 }
 
-/* Guests first: process 0 records the size. */
+/* Guests first: the owner reports sizes after all data are on disk. */
 int mfile_sync(struct mfile *f)
 {
 	int r = f->amode & MPI_MODE_RDONLY || f->is_owner ? 0 : sheaf_fsync(f->f);
@@ -450,10 +458,10 @@ int mfile_open_own(struct mfile *f)
 	r = sheaf_h_open(f->fs, NULL, sheaf_file_handle(f->f), NULL, flags, 0, NULL, &own);
 	if (r)
 		return r;
-	r = sheaf_close(f->f);
+	f->guest = f->f; /* transfers may be under way there */
 	f->f = own;
 	f->is_owner = true;
-	return r;
+	return 0;
 }
 
 int mfile_set_atomicity(struct mfile *f, int flag)

@@ -13,6 +13,7 @@ const char *const mmethod_names[N_METHODS_OF_MPIIO] = {
 };
 
 #define CB_BUFFER (16 * MIB)
+#define STRIPE_STEP 4096 /* a stripe unit is a multiple of it */
 
 static bool get(MPI_Info info, const char *key, char value[MPI_MAX_INFO_VAL + 1])
 {
@@ -57,7 +58,7 @@ static void set_number(MPI_Info info, const char *key, uint64_t n)
 	PMPI_Info_set(info, key, text);
 }
 
-/* Other keys of the program stay in the info: the MPI standard lets it ask which are in use. */
+/* The hints in use, which a program may ask for. */
 static int publish(struct mfile *f)
 {
 	const struct mhints *h = &f->hints;
@@ -75,9 +76,7 @@ static int publish(struct mfile *f)
 int mhints_take(struct mfile *f, MPI_Info info)
 {
 	struct mhints *h = &f->hints;
-	struct {
-		struct mhints h;
-	} first;
+	struct mhints first;
 	uint64_t n;
 
 	if (!h->cb_buffer_size)
@@ -87,14 +86,14 @@ int mhints_take(struct mfile *f, MPI_Info info)
 		h->cb_nodes = (int)n;
 	if (get_number(info, "cb_buffer_size", 1024 * MIB, &n))
 		h->cb_buffer_size = n;
-	if (!f->f && get_number(info, "striping_unit", 1024 * MIB, &n))
+	if (!f->f && get_number(info, "striping_unit", 1024 * MIB, &n) && n % STRIPE_STEP == 0)
 		h->striping_unit = (uint32_t)n;
 	if (!f->f && get_number(info, "striping_factor", SHEAF_MAX_SERVERS, &n))
 		h->striping_factor = (uint32_t)n;
 	/* collective accesses need the same hints in every process */
-	first.h = *h;
+	first = *h;
 	if (PMPI_Bcast(&first, sizeof(first), MPI_BYTE, 0, f->comm))
 		return MPI_ERR_OTHER;
-	*h = first.h;
-	return publish(f);
+	*h = first;
+	return merror_all(f->comm, publish(f));
 }

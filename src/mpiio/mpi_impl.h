@@ -1,6 +1,6 @@
 /* MPI-IO on Sheaf: what the files of this folder share.
  *
- * The library overrides MPI_File_* (calls*.c). A file of Sheaf has a handle of the MPI library
+ * The library overrides MPI_File_* (mpi_calls*.c). A file of Sheaf has a handle of the MPI library
  * itself, an open of /dev/null that carries its error handler and its Fortran index; `struct mfile`
  * is found by that handle. A handle without one belongs to the MPI library, and the call goes on to
  * it.
@@ -14,6 +14,7 @@
 #include <limits.h>
 #include <mpi.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 
 #include "base/base.h"
@@ -61,7 +62,7 @@ struct mtype {
 	bool is_dense; /* the data of any number of copies are one range, from `lower` on */
 	bool is_file_type; /* no negative offsets, ascending */
 	uint64_t piece_bytes; /* mean length of its first pieces */
-	int refs;
+	atomic_int refs;
 };
 /* The caller gives it back with mtype_put(). MPI_ERR_TYPE, MPI_ERR_NO_MEM,
  * MPI_ERR_UNSUPPORTED_DATAREP */
@@ -124,7 +125,8 @@ struct mfile {
 	struct mname name;
 	struct sheaf *fs;
 	struct sheaf_file *f;
-	bool is_owner; /* its open is the one that the metadata server knows */
+	bool is_owner; /* the metadata server knows its open */
+	struct sheaf_file *guest; /* the former open of a process that has become an owner */
 	bool is_atomic;
 	struct mview view;
 	MPI_Offset pos; /* the individual pointer, in etypes */
@@ -135,6 +137,7 @@ struct mfile {
 	char pointer_path[PATH_MAX];
 	struct sheaf_file *pointer;
 	bool pointer_used; /* by this process */
+	MPI_Offset pointer_start; /* its value before the first use */
 	/* a split collective access under way */
 	struct mrequest *split;
 	const void *split_buf;
@@ -144,7 +147,8 @@ struct mfile {
 /* ---- mpi_file.c: the table; open, close, sizes ---- */
 struct mfile *mfile_find(MPI_File handle); /* NULL: not Sheaf's */
 int mfile_open(MPI_Comm comm, const struct mname *name, int amode, MPI_Info info, MPI_File *out);
-int mfile_close(struct mfile *f);
+int mfile_close(struct mfile *f); /* the handle stays until mfile_free() */
+void mfile_free(struct mfile *f);
 int mfile_delete(const struct mname *name);
 int mfile_set_size(struct mfile *f, MPI_Offset size);
 int mfile_preallocate(struct mfile *f, MPI_Offset size);
@@ -193,7 +197,7 @@ ssize_t maccess_move(struct maccess *a);
 int maccess_start(struct maccess *a, struct sheaf_op **op); /* -errno */
 /* The data of an access have arrived: converts them, if that is needed; a class. */
 int maccess_finish(struct maccess *a, ssize_t moved);
-void mstatus_set(MPI_Status *st, ssize_t bytes);
+void mstatus_set(MPI_Status *st, const struct maccess *a, ssize_t bytes);
 
 /* A whole blocking call: data(f, ...) for each of the MPI calls. */
 struct mcall {
@@ -226,6 +230,7 @@ struct mwalk {
 	uint64_t pos, bytes; /* within the access */
 	uint64_t skip; /* of the file side */
 	uint64_t limit; /* file offset at which pieces are cut */
+	int error; /* -errno: it ended too early */
 	struct mside mem, file;
 	struct sheaf_type *own; /* of packed memory */
 };
@@ -269,7 +274,7 @@ void mshared_close(struct mfile *f, bool any_used);
 
 /* ---- mpi_requests.c: nonblocking accesses ---- */
 struct mrequest;
-int mrequest_start(struct maccess *a, MPI_Request *req); /* takes a; req NULL: for a split access */
+int mrequest_start(struct maccess *a, MPI_Request *req); /* takes a */
 int mrequest_wait(struct mrequest *r, MPI_Status *st); /* of a split access; frees it */
 struct mrequest *mrequest_split(struct maccess *a, int *error);
 

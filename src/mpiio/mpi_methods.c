@@ -29,6 +29,8 @@ ssize_t mmethod_multiple(struct maccess *a)
 		if (n < (ssize_t)p.length)
 			break;
 	}
+	if (!r)
+		r = w->error;
 	if (w)
 		mwalk_end(w);
 	free(w);
@@ -50,7 +52,7 @@ ssize_t mmethod_list(struct maccess *a)
 	uint64_t calls = 0, bytes;
 	int r = l ? mwalk_begin(&l->w, a) : -ENOMEM;
 
-	while (!r && l->w.pos < l->w.bytes) {
+	while (!r && !l->w.error && l->w.pos < l->w.bytes) {
 		size_t k = 0;
 
 		for (bytes = 0; k < LIST_ENTRIES && mwalk_next(&l->w, UINT64_MAX, &p); k++) {
@@ -58,6 +60,9 @@ ssize_t mmethod_list(struct maccess *a)
 			l->file[k] = (struct sheaf_extent){ p.offset, p.length };
 			bytes += p.length;
 		}
+		r = l->w.error;
+		if (r)
+			break;
 		n = a->write ? sheaf_write_list(a->f->f, l->mem, k, l->file, k) :
 			       sheaf_read_list(a->f->f, l->mem, k, l->file, k);
 		calls++;

@@ -61,8 +61,10 @@ bool mwalk_next(struct mwalk *w, uint64_t most, struct mpiece *out)
 	if (w->pos == w->bytes)
 		return false;
 	if ((m->i == m->n && !list_more(m, 0, w->bytes)) ||
-	    (f->i == f->n && !list_more(f, w->skip, w->bytes)))
+	    (f->i == f->n && !list_more(f, w->skip, w->bytes))) {
+		w->error = -EINVAL;
 		return false;
+	}
 	if (f->e[f->i].offset >= w->limit)
 		return false;
 	n = MIN(MIN(m->e[m->i].length, f->e[f->i].length), w->limit - f->e[f->i].offset);

@@ -40,7 +40,7 @@ static void start(struct mrequest *r)
 	/* sieving of another process would write back what was there before, unless it is locked out */
 	alone = r->a->f->is_atomic || (r->a->write && r->a->method == M_SIEVE);
 	e = alone ? -EAGAIN : maccess_start(r->a, &r->op);
-	if (e == -EAGAIN) /* one that has to be done within the call */
+	if (e == -EAGAIN) /* it has to end within the call */
 		finish(r, maccess_move(r->a));
 	else if (e)
 		finish(r, e);
@@ -59,7 +59,7 @@ static int query(void *state, MPI_Status *st)
 {
 	struct mrequest *r = state;
 
-	mstatus_set(st, r->moved);
+	mstatus_set(st, r->a, r->moved);
 	st->MPI_SOURCE = MPI_UNDEFINED;
 	st->MPI_TAG = MPI_UNDEFINED;
 	st->MPI_ERROR = r->class;
@@ -241,7 +241,7 @@ int mrequest_wait(struct mrequest *r, MPI_Status *st)
 		finish(r, sheaf_wait(r->op));
 	class = r->class;
 	if (!class)
-		mstatus_set(st, r->moved);
+		mstatus_set(st, r->a, r->moved);
 	destroy(r);
 	return class;
 }

@@ -43,7 +43,7 @@ static int read_value(struct mfile *f, int64_t *value)
 
 	if (n < 0)
 		return (int)n;
-	*value = n == sizeof(wire) ? (int64_t)le64toh(wire) : 0;
+	*value = n == sizeof(wire) ? (int64_t)le64toh(wire) : f->pointer_start;
 	return 0;
 }
 
@@ -74,15 +74,17 @@ int mshared_get(struct mfile *f, MPI_Offset *value)
 	return mshared_add(f, 0, value);
 }
 
-/* Collective. Before its first use the pointer is 0. */
+/* Collective. Before the first use the value is kept in memory. */
 int mshared_set(struct mfile *f, MPI_Offset value)
 {
 	int mine = f->pointer_used, used = 0, r = 0;
 
 	if (PMPI_Allreduce(&mine, &used, 1, MPI_INT, MPI_LOR, f->comm))
 		return MPI_ERR_OTHER;
-	if (!used && !value)
+	if (!used) {
+		f->pointer_start = value;
 		return MPI_SUCCESS;
+	}
 	if (f->rank == 0) {
 		r = begin(f);
 		if (!r)

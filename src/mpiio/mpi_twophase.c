@@ -14,6 +14,7 @@
 
 #define AGGREGATORS 8
 #define ALIGN (64 * KIB)
+#define SPARSE 64 /* bytes of the range for each byte of data */
 
 /* What one process and one aggregator exchange in a round. */
 struct part {
@@ -86,10 +87,21 @@ static void make_domains(struct two *t)
 	const struct mhints *h = &t->a->f->hints;
 
 	t->n_agg = h->cb_nodes ? h->cb_nodes : MIN(t->n_ranks, AGGREGATORS);
-	t->window = MIN(h->cb_buffer_size, (uint64_t)(INT_MAX / t->n_ranks / 2));
+	t->window = MIN(h->cb_buffer_size,
+			INT_MAX / (uint64_t)t->n_ranks / 2 / sizeof(struct sheaf_extent));
 	t->domain = (t->hi - t->lo + (uint64_t)t->n_agg - 1) / (uint64_t)t->n_agg;
 	t->domain = (t->domain + ALIGN - 1) / ALIGN * ALIGN;
 	t->n_rounds = (t->domain + t->window - 1) / t->window;
+}
+
+/* Most of the range belongs to nobody: rounds would find nothing to exchange. */
+static bool is_sparse(struct two *t)
+{
+	int64_t mine = (int64_t)t->a->bytes, all = 0;
+
+	if (PMPI_Allreduce(&mine, &all, 1, MPI_INT64_T, MPI_SUM, t->comm))
+		return true;
+	return t->n_rounds > 4 && (t->hi - t->lo) / SPARSE > (uint64_t)all;
 }
 
 /* Each walk begins at the first byte of the access in the aggregator's domain. */
@@ -156,6 +168,7 @@ static int list_pieces(struct two *t, uint64_t round, size_t *bytes)
 			t->mine[k].bytes += p.length;
 			*bytes += p.length;
 		}
+		r = r ? r : t->walks[k].error;
 	}
 	return r ? r : grow(&t->data, &t->data_room, *bytes, 1);
 }
@@ -360,6 +373,10 @@ ssize_t mtwophase(struct maccess *a)
 	if (r || t.lo >= t.hi)
 		return r;
 	make_domains(&t);
+	if (is_sparse(&t)) {
+		a->method = M_TYPED;
+		return maccess_move(a);
+	}
 	t.error = make_plan(&t);
 	r = merror_all(t.comm, -t.error) ? -EIO : 0;
 	for (uint64_t i = 0; !r && i < t.n_rounds; i++)

@@ -327,19 +327,12 @@ static int build(MPI_Datatype type, enum mrep rep, struct sheaf_type **out)
 
 /* ---- the attribute ---- */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* for refs and keys */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* for the keys */
 static int keys[N_REPS] = { MPI_KEYVAL_INVALID, MPI_KEYVAL_INVALID };
 
 void mtype_put(struct mtype *t)
 {
-	int left;
-
-	if (!t)
-		return;
-	pthread_mutex_lock(&lock);
-	left = --t->refs;
-	pthread_mutex_unlock(&lock);
-	if (left)
+	if (!t || atomic_fetch_sub(&t->refs, 1) > 1)
 		return;
 	sheaf_type_free(t->t);
 	free(t);
@@ -352,6 +345,31 @@ static int attribute_gone(MPI_Datatype type, int key, void *value, void *extra)
 	(void)extra;
 	mtype_put(value);
 	return MPI_SUCCESS;
+}
+
+/* A duplicate of a datatype is not decoded again. */
+static int attribute_copied(MPI_Datatype type, int key, void *extra, void *in, void *out, int *flag)
+{
+	struct mtype *t = in;
+
+	(void)type;
+	(void)key;
+	(void)extra;
+	atomic_fetch_add(&t->refs, 1);
+	memcpy(out, &t, sizeof(t));
+	*flag = 1;
+	return MPI_SUCCESS;
+}
+
+static int make_key(enum mrep rep)
+{
+	int r = MPI_SUCCESS;
+
+	pthread_mutex_lock(&lock);
+	if (keys[rep] == MPI_KEYVAL_INVALID)
+		r = PMPI_Type_create_keyval(attribute_copied, attribute_gone, &keys[rep], NULL);
+	pthread_mutex_unlock(&lock);
+	return r;
 }
 
 /* Data of a file type ascend and do not begin below 0. */
@@ -407,22 +425,19 @@ int mtype_get(MPI_Datatype type, enum mrep rep, struct mtype **out)
 
 	if (type == MPI_DATATYPE_NULL)
 		return MPI_ERR_TYPE;
-	pthread_mutex_lock(&lock);
 	if (keys[rep] == MPI_KEYVAL_INVALID)
-		r = PMPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, attribute_gone, &keys[rep],
-					    NULL);
+		r = make_key(rep);
 	if (!r)
 		r = PMPI_Type_get_attr(type, keys[rep], out, &found);
 	if (!r && found)
-		(*out)->refs++;
-	pthread_mutex_unlock(&lock);
+		atomic_fetch_add(&(*out)->refs, 1);
 	if (r || found)
 		return r ? MPI_ERR_TYPE : MPI_SUCCESS;
 	r = decode(type, rep, out);
 	if (r)
 		return r;
-	(*out)->refs = 2; /* the attribute's and the caller's */
+	atomic_init(&(*out)->refs, 2); /* the attribute's and the caller's */
 	if (PMPI_Type_set_attr(type, keys[rep], *out))
-		(*out)->refs = 1;
+		atomic_init(&(*out)->refs, 1);
 	return MPI_SUCCESS;
 }

@@ -47,14 +47,14 @@ static int parse_rep(const char *name, enum mrep *rep)
 	return MPI_SUCCESS;
 }
 
-/* Decodes both types of a view that is otherwise complete. */
-static int decode(struct mview *v)
+/* Decodes both types of a view. */
+static int decode(struct mview *v, MPI_Datatype etype, MPI_Datatype filetype)
 {
 	struct mtype *e = NULL;
-	int r = mtype_get(v->etype, v->rep, &e);
+	int r = mtype_get(etype, v->rep, &e);
 
 	if (!r)
-		r = mtype_get(v->filetype, v->rep, &v->file);
+		r = mtype_get(filetype, v->rep, &v->file);
 	if (!r && (!e->size || !v->file->is_file_type || v->file->size % e->size))
 		r = MPI_ERR_ARG;
 	if (!r)
@@ -76,6 +76,20 @@ static int check_same(struct mfile *f, uint64_t etype_bytes, int r)
 	return most[0] == -most[1] ? MPI_SUCCESS : MPI_ERR_NOT_SAME;
 }
 
+/* Where in the file this position of the view is. */
+static int byte_at(struct mfile *f, MPI_Offset offset, MPI_Offset *out)
+{
+	const struct mview *v = &f->view;
+	struct sheaf_extent e;
+
+	if ((uint64_t)offset > INT64_MAX / v->etype_bytes ||
+	    sheaf_type_pieces(v->file->t, (uint64_t)v->disp, (uint64_t)offset * v->etype_bytes, 1,
+			      &e, 1) != 1)
+		return MPI_ERR_ARG;
+	*out = (MPI_Offset)e.offset;
+	return MPI_SUCCESS;
+}
+
 int mview_set(struct mfile *f, MPI_Offset disp, MPI_Datatype etype, MPI_Datatype filetype,
 	      const char *datarep, MPI_Info info)
 {
@@ -89,13 +103,15 @@ int mview_set(struct mfile *f, MPI_Offset disp, MPI_Datatype etype, MPI_Datatype
 		r = mshared_get(f, &shared);
 	else if (disp < 0 || (f->amode & MPI_MODE_SEQUENTIAL))
 		r = MPI_ERR_ARG;
-	v.disp = disp == MPI_DISPLACEMENT_CURRENT ? shared * (MPI_Offset)f->view.etype_bytes : disp;
+	v.disp = disp;
+	if (!r && disp == MPI_DISPLACEMENT_CURRENT)
+		r = byte_at(f, shared, &v.disp);
 	if (!r && (etype == MPI_DATATYPE_NULL || filetype == MPI_DATATYPE_NULL))
 		r = MPI_ERR_TYPE;
 	r = r ? r : parse_rep(datarep, &v.rep);
+	r = r ? r : decode(&v, etype, filetype); /* before the copies, which share the result */
 	r = r ? r : mtype_copy(etype, &v.etype);
 	r = r ? r : mtype_copy(filetype, &v.filetype);
-	r = r ? r : decode(&v);
 	r = check_same(f, v.etype_bytes, r);
 	r = r ? r : mhints_take(f, info);
 	if (r) {
@@ -146,16 +162,7 @@ int mview_seek(struct mfile *f, MPI_Offset offset, int whence, MPI_Offset pos, M
 
 int mview_byte_offset(struct mfile *f, MPI_Offset offset, MPI_Offset *out)
 {
-	const struct mview *v = &f->view;
-	struct sheaf_extent e;
-	ssize_t n;
-
 	if (offset < 0 || (f->amode & MPI_MODE_SEQUENTIAL))
 		return offset < 0 ? MPI_ERR_ARG : MPI_ERR_UNSUPPORTED_OPERATION;
-	n = sheaf_type_pieces(v->file->t, (uint64_t)v->disp, (uint64_t)offset * v->etype_bytes, 1,
-			      &e, 1);
-	if (n != 1)
-		return MPI_ERR_ARG;
-	*out = (MPI_Offset)e.offset;
-	return MPI_SUCCESS;
+	return byte_at(f, offset, out);
 }
