@@ -36,8 +36,8 @@ static void raise_default(int class)
 
 #else
 
-/* Open MPI does not accept MPI_FILE_NULL in MPI_File_call_errhandler(): a file with the same handler
- * takes its place. */
+/* Open MPI does not accept MPI_FILE_NULL in MPI_File_call_errhandler(): a file with the same
+ * handler takes its place. */
 static void raise_default(int class)
 {
 	MPI_Errhandler handler;

@@ -37,7 +37,7 @@ static void start(struct mrequest *r)
 		finish(r, 0);
 		return;
 	}
-	/* sieving of another process would write back what was there before, unless it is locked out */
+	/* unless it is locked out, sieving of another process may write old bytes back */
 	alone = r->a->f->is_atomic || (r->a->write && r->a->method == M_SIEVE);
 	e = alone ? -EAGAIN : maccess_start(r->a, &r->op);
 	if (e == -EAGAIN) /* it has to end within the call */

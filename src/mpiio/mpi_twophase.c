@@ -243,8 +243,8 @@ static struct entry *sorted(struct two *t, size_t n)
 	return out;
 }
 
-/* A read stopped after `got` bytes of the sorted list: there is the end of the file. Later pieces may
- * begin before it, where processes read the same bytes. */
+/* A read stopped after `got` bytes of the sorted list: there is the end of the file. Later pieces
+ * may begin before it, where processes read the same bytes. */
 static void note_end(struct two *t, const struct entry *list, size_t n, uint64_t got)
 {
 	size_t i = 0;
