@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the tests of a build and sums them up.
 
-    run_tests.py [--build DIR] [--only unit,fuzz,style,sim,system,vm] [-k SUBSTR] [--list] [--jobs N] [--long]
+    run_tests.py [--build DIR] [--only unit,fuzz,style,sim,system,mpi,vm] [-k SUBSTR] [--list] [--jobs N] [--long]
 
 A test is a program: exit 0 is passed, 77 skipped (its last line of output is the reason), anything
 else failed. Each runs with a time limit, in an empty directory of its own (also its TMPDIR), which is
@@ -11,6 +11,7 @@ removed afterwards unless a directory in it holds a file KEEP, and with SHEAF_BU
 
 Tests run side by side. Each system test has its own network namespace, so that no other test takes the
 port of a server that it has stopped; without the right to create one, system tests run one at a time.
+Tests of the group mpi run one at a time, because idle processes of MPICH use a core each.
 Tests of the group vm run in a guest (tools/vm.py), those called pair_* in two guests at once. They run one at a time, and
 only when --only names the group.
 """
@@ -29,12 +30,12 @@ import textwrap
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-GROUPS = ("style", "unit", "fuzz", "sim", "system", "vm")
+GROUPS = ("style", "unit", "fuzz", "sim", "system", "mpi", "vm")
 USUAL = GROUPS[:-1]
 SKIP = 77
 SOURCES = ("src", "include", "tests", "bench", "examples")
 # Seconds, for a machine that is busy; a unit takes ten times as long under a sanitizer.
-LIMIT = {"style": 600, "unit": 600, "fuzz": 300, "sim": 1800, "system": 1800, "vm": 1800}
+LIMIT = {"style": 600, "unit": 600, "fuzz": 300, "sim": 1800, "system": 1800, "mpi": 1800, "vm": 1800}
 LONG_LIMIT = 8  # times as long with --long
 SHOWN = 20000  # characters of a failure's output
 
@@ -254,6 +255,11 @@ def system_tests(build, _long):
             yield Test("system", name, [sys.executable, script])
 
 
+def mpi_tests(build, _long):
+    for script in sorted(glob.glob(os.path.join(ROOT, "tests", "mpi", "*.sh"))):
+        yield Test("mpi", os.path.basename(script), ["bash", script])
+
+
 def vm_tests(build, long):
     limit = LIMIT["vm"] * (LONG_LIMIT if long else 1) - 60  # vm.py says why the guest did not end
     for script in sorted(glob.glob(os.path.join(ROOT, "tests", "vm", "*.sh"))):
@@ -264,7 +270,7 @@ def vm_tests(build, long):
 
 
 COLLECT = {"style": style_tests, "unit": unit_tests, "fuzz": fuzz_tests, "sim": sim_tests,
-           "system": system_tests, "vm": vm_tests}
+           "system": system_tests, "mpi": mpi_tests, "vm": vm_tests}
 
 
 # ---- running ----
@@ -297,12 +303,12 @@ def in_order(tests):
 def run_all(tests, build, long, jobs):
     """Runs the tests side by side; yields (test, status, output, seconds) as they end."""
     apart = may_unshare()
-    alone = [t for t in tests if t.group == "vm" or t.group == "system" and not apart]
+    alone = [t for t in tests if t.group in ("mpi", "vm") or t.group == "system" and not apart]
     for workers, part in ((jobs, [t for t in tests if t not in alone]), (1, alone)):
         with concurrent.futures.ThreadPoolExecutor(workers) as pool:
             running = {}
             for t in in_order(part):
-                prefix = OWN_NETWORK if apart and t.group == "system" else ()
+                prefix = OWN_NETWORK if apart and t.group in ("system", "mpi") else ()
                 running[pool.submit(run, t, build, long, prefix)] = t
             for done in concurrent.futures.as_completed(running):
                 yield running[done], *done.result()

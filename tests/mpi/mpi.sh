@@ -1,0 +1,51 @@
+#!/bin/bash
+# MPI-IO on a running file system, with each MPI that is installed and 1, 2 and 4 processes.
+set -u
+. "$(dirname "${BASH_SOURCE[0]}")/mpi.inc"
+start_servers
+[ "${SHEAF_TEST_LONG-}" = 1 ] && many=10 || many=1
+
+echo "random programs have the results that the standard and the MPI library's own MPI-IO give"
+for mpi in "${mpis[@]}"; do
+	reference=
+	# Open MPI's own MPI-IO dies or hangs in such programs
+	[ "$mpi" = mpich ] && reference=$work/reference
+	passes "$mpi" 1 mpi_random "sheaf:/random" $reference --programs $((25 * many)) --seed 1
+	passes "$mpi" 2 mpi_random "sheaf:/random" $reference --programs $((40 * many)) --seed 10001
+	passes "$mpi" 4 mpi_random "sheaf:/random" $reference --programs $((10 * many)) --seed 20001
+done
+
+echo "errors have the classes of the standard"
+for mpi in "${mpis[@]}"; do
+	for n in 1 2; do
+		passes "$mpi" $n mpi_bad_input sheaf:/errors
+	done
+done
+
+echo "Fortran programs: mpif.h, the module mpi and the module mpi_f08"
+for mpi in "${mpis[@]}"; do
+	if ! command -v "mpif90.$mpi" >/dev/null; then
+		echo "    $mpi: its compiler for Fortran is not installed"
+		continue
+	fi
+	for form in MPIF_H MPI MPI_F08; do
+		"mpif90.$mpi" -cpp -DUSE_$form -ffree-line-length-none -o fortran "$SHEAF_SOURCE/tests/mpi/mpi_fortran.f90" \
+			>out 2>err || fail "mpi_fortran.f90 with $form does not compile with $mpi"
+		for n in 1 2; do
+			launch "$mpi" $n "$work/fortran" sheaf:/fortran || fail "Fortran ($form) with $mpi: exit status $?"
+			says "^passed"
+		done
+	done
+done
+
+echo "a cluster file that is not there: one clear message, not one for each process"
+for mpi in "${mpis[@]}"; do
+	SHEAF_CONF=$work/nothere.conf launch "$mpi" 4 "$programs/$mpi/mpi_bad_input" --open sheaf:/file
+	[ $? = 3 ] || fail "the open did not fail with MPI_ERR_IO"
+	[ "$(grep -c "nothere.conf" err)" = 1 ] || fail "not one message about the cluster file"
+done
+
+echo "nothing is left behind"
+expect 0 ls -l /
+[ ! -s out ] || fail "files are left"
+expect 0 check

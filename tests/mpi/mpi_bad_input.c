@@ -1,0 +1,291 @@
+/* Bad input: the error class that the standard names, at the handler of the file, and never a
+ * crash.
+ *
+ * *     mpiexec -n N mpi_bad_input [--open] NAME */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int rank, ranks, checks, failures;
+static const char *name;
+static char buffer[64];
+
+static const char *text_of(int class)
+{
+	static char text[2][MPI_MAX_ERROR_STRING];
+	static int next;
+	int length;
+
+	next = !next;
+	MPI_Error_string(class, text[next], &length);
+	return text[next];
+}
+
+static void expect(const char *what, int result, int expected)
+{
+	int class;
+
+	checks++;
+	MPI_Error_class(result, &class);
+	if (class == expected)
+		return;
+	failures++;
+	printf("process %d: %s: %d (%s), expected %d (%s)\n", rank, what, class, text_of(class),
+	       expected, text_of(expected));
+}
+
+static int open_as(int amode, MPI_File *f)
+{
+	return MPI_File_open(MPI_COMM_WORLD, name, amode, MPI_INFO_NULL, f);
+}
+
+static int set_view(MPI_File f, MPI_Offset at, MPI_Datatype etype, MPI_Datatype tile,
+		    const char *rep)
+{
+	return MPI_File_set_view(f, at, etype, tile, rep, MPI_INFO_NULL);
+}
+
+/* ---- opening ---- */
+
+static void opens(void)
+{
+	MPI_File f;
+	char path[200];
+
+	expect("no such file", open_as(MPI_MODE_RDONLY, &f), MPI_ERR_NO_SUCH_FILE);
+	expect("no access mode", open_as(MPI_MODE_CREATE, &f), MPI_ERR_AMODE);
+	expect("two access modes", open_as(MPI_MODE_RDONLY | MPI_MODE_RDWR, &f), MPI_ERR_AMODE);
+	expect("create for reading", open_as(MPI_MODE_RDONLY | MPI_MODE_CREATE, &f), MPI_ERR_AMODE);
+	expect("exclusive for reading", open_as(MPI_MODE_RDONLY | MPI_MODE_EXCL, &f),
+	       MPI_ERR_AMODE);
+	expect("sequential for both", open_as(MPI_MODE_RDWR | MPI_MODE_SEQUENTIAL, &f),
+	       MPI_ERR_AMODE);
+	if (ranks > 1)
+		expect("different modes",
+		       open_as(MPI_MODE_CREATE | (rank ? MPI_MODE_WRONLY : MPI_MODE_RDWR), &f),
+		       MPI_ERR_NOT_SAME);
+	expect("create", open_as(MPI_MODE_CREATE | MPI_MODE_RDWR, &f), MPI_SUCCESS);
+	expect("close", MPI_File_close(&f), MPI_SUCCESS);
+	expect("create again", open_as(MPI_MODE_CREATE | MPI_MODE_EXCL | MPI_MODE_RDWR, &f),
+	       MPI_ERR_FILE_EXISTS);
+	snprintf(path, sizeof(path), "%s/below", name);
+	expect("a file as a directory",
+	       MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_RDONLY, MPI_INFO_NULL, &f),
+	       MPI_ERR_BAD_FILE);
+	if (rank == 0)
+		expect("delete", MPI_File_delete(name, MPI_INFO_NULL), MPI_SUCCESS);
+	if (rank == 0)
+		expect("delete again", MPI_File_delete(name, MPI_INFO_NULL), MPI_ERR_NO_SUCH_FILE);
+	MPI_Barrier(MPI_COMM_WORLD);
+}
+
+/* ---- arguments of a file that is open ---- */
+
+static void views(MPI_File f)
+{
+	MPI_Datatype backwards, holes;
+
+	MPI_Type_vector(2, 1, -2, MPI_INT, &backwards);
+	MPI_Type_commit(&backwards);
+	MPI_Type_vector(2, 1, 2, MPI_SHORT, &holes);
+	MPI_Type_commit(&holes);
+	expect("a negative displacement", set_view(f, -2, MPI_INT, MPI_INT, "native"), MPI_ERR_ARG);
+	expect("no etype", set_view(f, 0, MPI_DATATYPE_NULL, MPI_INT, "native"), MPI_ERR_TYPE);
+	expect("no filetype", set_view(f, 0, MPI_INT, MPI_DATATYPE_NULL, "native"), MPI_ERR_TYPE);
+	expect("an unknown representation", set_view(f, 0, MPI_INT, MPI_INT, "unheard-of"),
+	       MPI_ERR_UNSUPPORTED_DATAREP);
+	expect("a filetype that descends", set_view(f, 0, MPI_INT, backwards, "native"),
+	       MPI_ERR_ARG);
+	expect("a filetype of half an etype", set_view(f, 0, MPI_DOUBLE, holes, "native"),
+	       MPI_ERR_ARG);
+	expect("a valid view", set_view(f, 0, MPI_INT, MPI_INT, "native"), MPI_SUCCESS);
+	expect("half an etype", MPI_File_write_at(f, 0, buffer, 3, MPI_BYTE, MPI_STATUS_IGNORE),
+	       MPI_ERR_IO);
+	expect("bytes", set_view(f, 0, MPI_BYTE, MPI_BYTE, "native"), MPI_SUCCESS);
+	MPI_Type_free(&backwards);
+	MPI_Type_free(&holes);
+}
+
+static void arguments(MPI_File f)
+{
+	MPI_Offset at;
+	MPI_Request request;
+
+	expect("a negative offset", MPI_File_read_at(f, -1, buffer, 1, MPI_BYTE, MPI_STATUS_IGNORE),
+	       MPI_ERR_ARG);
+	expect("a negative offset, all",
+	       MPI_File_write_at_all(f, -1, buffer, 1, MPI_BYTE, MPI_STATUS_IGNORE), MPI_ERR_ARG);
+	expect("a negative offset, nonblocking",
+	       MPI_File_iread_at(f, -1, buffer, 1, MPI_BYTE, &request), MPI_ERR_ARG);
+	expect("a negative count", MPI_File_read(f, buffer, -1, MPI_BYTE, MPI_STATUS_IGNORE),
+	       MPI_ERR_COUNT);
+	expect("no datatype", MPI_File_read(f, buffer, 1, MPI_DATATYPE_NULL, MPI_STATUS_IGNORE),
+	       MPI_ERR_TYPE);
+	expect("a seek before the beginning", MPI_File_seek(f, -1, MPI_SEEK_SET), MPI_ERR_ARG);
+	expect("an unknown seek", MPI_File_seek(f, 0, 12345), MPI_ERR_ARG);
+	expect("a shared seek before the beginning", MPI_File_seek_shared(f, -1, MPI_SEEK_SET),
+	       MPI_ERR_ARG);
+	expect("the place of a negative offset", MPI_File_get_byte_offset(f, -1, &at), MPI_ERR_ARG);
+	expect("a negative size", MPI_File_set_size(f, -1), MPI_ERR_ARG);
+	expect("a negative allocation", MPI_File_preallocate(f, -1), MPI_ERR_ARG);
+	if (ranks > 1)
+		expect("different sizes", MPI_File_set_size(f, rank), MPI_ERR_NOT_SAME);
+	if (ranks > 1)
+		expect("different atomicity", MPI_File_set_atomicity(f, rank), MPI_ERR_NOT_SAME);
+	expect("the size after all", MPI_File_get_size(f, &at), MPI_SUCCESS);
+	expect("is zero", at == 0 ? MPI_SUCCESS : MPI_ERR_OTHER, MPI_SUCCESS);
+	MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static void splits(MPI_File f)
+{
+	char other[1];
+
+	expect("an end without begin", MPI_File_read_all_end(f, buffer, MPI_STATUS_IGNORE),
+	       MPI_ERR_OTHER);
+	expect("begin", MPI_File_write_all_begin(f, buffer, 1, MPI_BYTE), MPI_SUCCESS);
+	expect("begin twice", MPI_File_read_all_begin(f, other, 1, MPI_BYTE), MPI_ERR_OTHER);
+	expect("the end of another call", MPI_File_read_all_end(f, buffer, MPI_STATUS_IGNORE),
+	       MPI_ERR_OTHER);
+	expect("end", MPI_File_write_all_end(f, buffer, MPI_STATUS_IGNORE), MPI_SUCCESS);
+}
+
+static void open_files(void)
+{
+	MPI_File f;
+	MPI_Offset size;
+
+	expect("open", open_as(MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, &f),
+	       MPI_SUCCESS);
+	views(f);
+	arguments(f);
+	splits(f);
+	expect("close", MPI_File_close(&f), MPI_SUCCESS);
+	expect("the handle is gone", f == MPI_FILE_NULL ? MPI_SUCCESS : MPI_ERR_OTHER, MPI_SUCCESS);
+	expect("no file", MPI_File_get_size(MPI_FILE_NULL, &size), MPI_ERR_FILE);
+	expect("no file to read", MPI_File_read(f, buffer, 1, MPI_BYTE, MPI_STATUS_IGNORE),
+	       MPI_ERR_FILE);
+}
+
+/* ---- access modes ---- */
+
+static void read_only(void)
+{
+	MPI_File f;
+	MPI_Request request;
+
+	expect("make", open_as(MPI_MODE_CREATE | MPI_MODE_WRONLY, &f), MPI_SUCCESS);
+	expect("read what is for writing", MPI_File_read(f, buffer, 1, MPI_BYTE, MPI_STATUS_IGNORE),
+	       MPI_ERR_ACCESS);
+	expect("all read it", MPI_File_read_all(f, buffer, 1, MPI_BYTE, MPI_STATUS_IGNORE),
+	       MPI_ERR_ACCESS);
+	expect("close", MPI_File_close(&f), MPI_SUCCESS);
+	expect("open for reading", open_as(MPI_MODE_RDONLY, &f), MPI_SUCCESS);
+	expect("write what is for reading",
+	       MPI_File_write(f, buffer, 1, MPI_BYTE, MPI_STATUS_IGNORE), MPI_ERR_READ_ONLY);
+	expect("all write it", MPI_File_write_all(f, buffer, 1, MPI_BYTE, MPI_STATUS_IGNORE),
+	       MPI_ERR_READ_ONLY);
+	expect("nonblocking", MPI_File_iwrite(f, buffer, 1, MPI_BYTE, &request), MPI_ERR_READ_ONLY);
+	expect("by the shared pointer",
+	       MPI_File_write_shared(f, buffer, 1, MPI_BYTE, MPI_STATUS_IGNORE), MPI_ERR_READ_ONLY);
+	expect("in order", MPI_File_write_ordered(f, buffer, 1, MPI_BYTE, MPI_STATUS_IGNORE),
+	       MPI_ERR_READ_ONLY);
+	expect("in parts", MPI_File_write_all_begin(f, buffer, 1, MPI_BYTE), MPI_ERR_READ_ONLY);
+	expect("set its size", MPI_File_set_size(f, 10), MPI_ERR_READ_ONLY);
+	expect("preallocate it", MPI_File_preallocate(f, 10), MPI_ERR_READ_ONLY);
+	expect("close", MPI_File_close(&f), MPI_SUCCESS);
+	expect("open as a sequence",
+	       open_as(MPI_MODE_WRONLY | MPI_MODE_SEQUENTIAL | MPI_MODE_DELETE_ON_CLOSE, &f),
+	       MPI_SUCCESS);
+	expect("seek in a sequence", MPI_File_seek(f, 0, MPI_SEEK_SET),
+	       MPI_ERR_UNSUPPORTED_OPERATION);
+	expect("write at a place of it",
+	       MPI_File_write_at(f, 0, buffer, 1, MPI_BYTE, MPI_STATUS_IGNORE),
+	       MPI_ERR_UNSUPPORTED_OPERATION);
+	expect("append to it", MPI_File_write_shared(f, buffer, 1, MPI_BYTE, MPI_STATUS_IGNORE),
+	       MPI_SUCCESS);
+	expect("close", MPI_File_close(&f), MPI_SUCCESS);
+}
+
+/* ---- error handlers ---- */
+
+static MPI_File raised_on;
+static int raised, raised_class;
+
+static void handler(MPI_File *f, int *error, ...)
+{
+	raised++;
+	raised_on = *f;
+	MPI_Error_class(*error, &raised_class);
+}
+
+static void handlers(void)
+{
+	MPI_Errhandler own, got;
+	MPI_File f;
+
+	expect("open", open_as(MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, &f),
+	       MPI_SUCCESS);
+	MPI_File_get_errhandler(f, &got);
+	expect("errors return", got == MPI_ERRORS_RETURN ? MPI_SUCCESS : MPI_ERR_OTHER,
+	       MPI_SUCCESS);
+	MPI_File_create_errhandler(handler, &own);
+	expect("set it", MPI_File_set_errhandler(f, own), MPI_SUCCESS);
+	expect("an error", MPI_File_seek(f, -1, MPI_SEEK_SET), MPI_ERR_ARG);
+	expect("raised once", raised == 1 ? MPI_SUCCESS : MPI_ERR_OTHER, MPI_SUCCESS);
+	expect("for this file", raised_on == f ? MPI_SUCCESS : MPI_ERR_OTHER, MPI_SUCCESS);
+	expect("with its class", raised_class, MPI_ERR_ARG);
+	expect("call it", MPI_File_call_errhandler(f, MPI_ERR_QUOTA), MPI_SUCCESS);
+	expect("with the class of the call", raised_class, MPI_ERR_QUOTA);
+	MPI_File_get_errhandler(f, &got);
+	expect("the one that was set", got == own ? MPI_SUCCESS : MPI_ERR_OTHER, MPI_SUCCESS);
+	expect("close", MPI_File_close(&f), MPI_SUCCESS);
+
+	raised = 0;
+	MPI_File_set_errhandler(MPI_FILE_NULL, own);
+	expect("an error of an open", open_as(MPI_MODE_RDONLY, &f), MPI_ERR_NO_SUCH_FILE);
+	expect("raised once at the default", raised == 1 ? MPI_SUCCESS : MPI_ERR_OTHER,
+	       MPI_SUCCESS);
+	expect("with the class", raised_class, MPI_ERR_NO_SUCH_FILE);
+	MPI_File_set_errhandler(MPI_FILE_NULL, MPI_ERRORS_RETURN);
+	MPI_Errhandler_free(&own);
+}
+
+/* --open: exit status 3 if all processes are told that it cannot be opened */
+static int only_open(void)
+{
+	MPI_File f;
+	int result = open_as(MPI_MODE_CREATE | MPI_MODE_RDWR, &f), class, most;
+
+	MPI_Error_class(result, &class);
+	class = class == MPI_ERR_IO ? 3 : 1;
+	MPI_Allreduce(&class, &most, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+	MPI_Finalize();
+	return most;
+}
+
+int main(int argc, char **argv)
+{
+	int all[2], mine[2];
+
+	MPI_Init(&argc, &argv);
+	if (argc == 3 && !strcmp(argv[1], "--open")) {
+		name = argv[2];
+		return only_open();
+	}
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+	name = argc > 1 ? argv[1] : "sheaf:/errors";
+	opens();
+	open_files();
+	read_only();
+	handlers();
+	mine[0] = checks;
+	mine[1] = failures;
+	MPI_Allreduce(mine, all, 2, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+	if (rank == 0)
+		printf("%d checks, %d failed\n", all[0], all[1]);
+	MPI_Finalize();
+	return all[1] != 0;
+}
