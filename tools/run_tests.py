@@ -244,8 +244,7 @@ def system_tests(build, _long):
     for exe in programs(build, "sys_*"):
         if source_of(exe, "system"):
             yield Test("system", os.path.basename(exe), [exe])
-    for script in (sorted(glob.glob(os.path.join(ROOT, "tests", "system", "*")))
-                   + sorted(glob.glob(os.path.join(ROOT, "tests", "mpi", "*")))):
+    for script in sorted(glob.glob(os.path.join(ROOT, "tests", "system", "*"))):
         name = os.path.basename(script)
         if name.startswith(("_", "lib")):  # helpers that tests include
             continue
