@@ -149,3 +149,54 @@ bool xdr_array(struct xdr *x, uint32_t *n, void **items, uint32_t max, size_t mi
 	*items = arena_alloc(x->arena, *n * elem_size);
 	return *items != NULL;
 }
+
+bool xdr_optional(struct xdr *x, void **item, size_t elem_size)
+{
+	bool there = *item != NULL;
+
+	if (!xdr_bool(x, &there))
+		return false;
+	if (!x->decoding)
+		return true;
+	*item = NULL;
+	if (!there)
+		return true;
+	*item = x->arena ? arena_alloc(x->arena, elem_size) : NULL;
+	return *item != NULL;
+}
+
+/* Doubles the room of a list when element i is the first behind it. */
+static bool list_grow(struct xdr *x, uint32_t i, void **items, uint32_t max, size_t elem_size)
+{
+	const uint32_t least = 4;
+	void *more;
+
+	if (i != 0 && (i < least || i & (i - 1)))
+		return true;
+	if (!x->arena)
+		return false;
+	more = arena_alloc(x->arena, MIN((size_t)MAX(least, 2 * (size_t)i), max) * elem_size);
+	if (more && i)
+		memcpy(more, *items, i * elem_size);
+	*items = more;
+	return more != NULL;
+}
+
+bool xdr_list(struct xdr *x, uint32_t i, uint32_t *n, void **items, uint32_t max, size_t elem_size)
+{
+	bool more = !x->decoding && i < *n;
+
+	if (x->decoding && i == 0) {
+		*n = 0;
+		*items = NULL;
+	}
+	if (!xdr_bool(x, &more) || (more && i == max)) {
+		x->failed = true;
+		return false;
+	}
+	if (!more || !x->decoding)
+		return more;
+	x->failed = !list_grow(x, i, items, max, elem_size);
+	*n = i + 1;
+	return !x->failed;
+}

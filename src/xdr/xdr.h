@@ -12,6 +12,7 @@
 
 struct xdr {
 	bool decoding;
+	bool failed; /* a list was refused */
 	uint8_t *p, *end;
 	uint8_t *start;
 	struct arena *arena; /* for decoded arrays */
@@ -47,6 +48,12 @@ bool xdr_text(struct xdr *x, struct wire_bytes *b, uint32_t max); /* string<max>
  * arena. */
 bool xdr_array(struct xdr *x, uint32_t *n, void **items, uint32_t max, size_t min_size,
 	       size_t elem_size);
+
+/* T *name: decoding takes elem_size zeroed bytes from the arena if the item is there. */
+bool xdr_optional(struct xdr *x, void **item, size_t elem_size);
+/* list<max>: true if element i is there, which the caller filters next; *items may have moved.
+ * False at the end, or after setting x->failed. Call it for i = 0, 1, ... */
+bool xdr_list(struct xdr *x, uint32_t i, uint32_t *n, void **items, uint32_t max, size_t elem_size);
 
 static inline struct wire_bytes wire_text(const char *s)
 {

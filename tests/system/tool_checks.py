@@ -42,7 +42,16 @@ REFUSED = {
     "enum e { A = 1, B = 1 };": "used twice",
     "enum e { A = -1 };": "not within",
     "struct s { int a; }": "the file ends",
-    "union u { int a; };": "expected const, enum or struct",
+    "program p { int a; };": "expected const, enum, struct, union or typedef",
+    "union u { int a; };": "needs a switch",
+    "union u switch (bool a) { case 1: int b; };": "must be an enum or unsigned int",
+    "union u switch (unsigned int a) { case 1: int b; case 1: int c; };": "there twice",
+    "union u switch (unsigned int a) { case 1: int b; case 2: int b; };": "two members of one name",
+    "union u switch (unsigned int a) { default: void; };": "has no cases",
+    "enum e { A = 1 }; union u switch (e a) { case 2: void; };": "not a value of enum e",
+    "struct s { list int a; };": "expected '<'",
+    "typedef opaque b<4>; struct s { list b a<4>; };": "needs a struct around it",
+    "typedef int t; typedef int t;": "'t' is defined twice",
     "struct s { int a; };\n$": "t.x:2: cannot read",
 }
 
@@ -51,6 +60,20 @@ def xdrgen():
     for text, why in REFUSED.items():
         put("t.x", text)
         expect(f"xdrgen refuses {text!r}", run("xdrgen.py", "--out", "gen", "t.x"), 1, "t.x:", why)
+    put("t.x", "enum e { A = 0, B = 7 }; typedef opaque b<4>; typedef hyper h;\n"
+               "union u switch (e tag) { case A: h x; case B: int y<2>; };\n"
+               "struct w { u one; e two; b three; int *four; list u five<9>; };\n"
+               "struct s { w a<3>; };\n")
+    expect("xdrgen takes unions, typedefs, optional members and lists", run("xdrgen.py", "--out", "gen", "t.x"), 0)
+    with open("gen/t.h", encoding="utf-8") as f:
+        header = f.read()
+    for line in ("uint32_t tag;", "int64_t x;", "uint32_t two;", "struct wire_bytes three;", "int32_t *four;",
+                 "struct wire_u *five;"):
+        if line not in header:
+            sys.exit(f"missing in the generated header: {line}\n{header}")
+    with open("gen/t.c", encoding="utf-8") as f:
+        if "&items, 3, 24, sizeof" not in f.read():
+            sys.exit("the smallest size of struct w is 4 + 4 + 4 + 4 + 4 + 4 = 24")
     put("t.x", "const BIG = 0x80000000; const HUGE = 0xffffffffffffffff; const N = 2;\n"
                "struct s { int a[N]; unsigned hyper b<3>; opaque c[5]; };\nstruct t { s d<N>; s e[N]; };\n")
     expect("xdrgen takes every form", run("xdrgen.py", "--out", "gen", "t.x"), 0)

@@ -1,6 +1,6 @@
 /* The XDR cursor and every generated filter. Messages are copied to memory of exactly their size,
  * so that AddressSanitizer detects a read beyond the end. */
-#include "xdr/xdr.h"
+#include "xdr/sunrpc.h"
 
 #include "xdr_fill.h"
 
@@ -10,7 +10,24 @@
 
 #include "xdr/gen/export_test.h"
 
+#include "xdr/gen/rpc_test.h"
+
+#include "xdr/gen/mount3_test.h"
+
+#include "xdr/gen/nfs3_test.h"
+
 #define WIRE_MAX (16 * MIB)
+
+/* clang-format off */
+#define TABLES(T) T(sheaf) T(record) T(export) T(rpc) T(mount3) T(nfs3)
+/* clang-format on */
+#define TABLE(name) \
+	{ cases_##name, bounds_##name, ARRAY_LEN(cases_##name), ARRAY_LEN(bounds_##name) },
+static const struct {
+	const struct wire_case *cases;
+	const struct wire_bound *bounds;
+	size_t n_cases, n_bounds;
+} tables[] = { TABLES(TABLE) };
 
 static uint8_t *wire; /* WIRE_MAX bytes to encode into */
 
@@ -71,14 +88,10 @@ static void each_case(void (*fn)(const struct wire_case *c, struct fill *f), boo
 	wire = malloc(WIRE_MAX);
 	CHECK(wire);
 	arena_init(&f.arena, 0);
-	for (int i = 0; i < rounds; i++) {
-		for (size_t k = 0; k < ARRAY_LEN(cases_sheaf); k++)
-			fn(&cases_sheaf[k], &f);
-		for (size_t k = 0; k < ARRAY_LEN(cases_record); k++)
-			fn(&cases_record[k], &f);
-		for (size_t k = 0; k < ARRAY_LEN(cases_export); k++)
-			fn(&cases_export[k], &f);
-	}
+	for (int i = 0; i < rounds; i++)
+		for (size_t t = 0; t < ARRAY_LEN(tables); t++)
+			for (size_t k = 0; k < tables[t].n_cases; k++)
+				fn(&tables[t].cases[k], &f);
 	arena_destroy(&f.arena);
 	free(wire);
 }
@@ -202,9 +215,8 @@ static void check_bounds(const struct wire_bound *b, size_t n)
 
 static void every_bound_is_enforced_on_decoding(void)
 {
-	check_bounds(bounds_sheaf, ARRAY_LEN(bounds_sheaf));
-	check_bounds(bounds_record, ARRAY_LEN(bounds_record));
-	check_bounds(bounds_export, ARRAY_LEN(bounds_export));
+	for (size_t t = 0; t < ARRAY_LEN(tables); t++)
+		check_bounds(tables[t].bounds, tables[t].n_bounds);
 }
 
 static void bounds_are_enforced_on_encoding(void)
@@ -363,6 +375,60 @@ static void a_frame_head_has_its_stated_size(void)
 	CHECK(FENCE_KEEP == UINT64_MAX);
 }
 
+/* A list of n entries, in memory of exactly its size. */
+static bool decode_list(uint32_t n, struct wire_mount_dump *out, struct arena *a)
+{
+	size_t len = (size_t)n * 12 + 4;
+	uint8_t *msg = malloc(len);
+	uint32_t one = 1, zero = 0;
+	struct xdr x;
+	bool ok;
+
+	CHECK(msg);
+	xdr_encoder(&x, msg, len);
+	for (uint32_t i = 0; i < n; i++)
+		CHECK(xdr_u32(&x, &one) && xdr_u32(&x, &zero) && xdr_u32(&x, &zero));
+	CHECK(xdr_u32(&x, &zero));
+	xdr_decoder(&x, msg, len, a);
+	ok = xdr_wire_mount_dump(&x, out) && xdr_left(&x) == 0;
+	free(msg);
+	return ok;
+}
+
+static void lists_end_at_their_bound(void)
+{
+	static const uint32_t sizes[] = { 0, 1, 4, 5, 8, 9, 1023, MOUNT_LIST_MAX };
+	struct wire_mount_dump d;
+	struct arena a;
+
+	arena_init(&a, MIB);
+	for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
+		CHECK(decode_list(sizes[i], &d, &a));
+		CHECK_EQ(d.n_entries, sizes[i]);
+	}
+	CHECK(!decode_list(MOUNT_LIST_MAX + 1, &d, &a));
+	arena_destroy(&a);
+	arena_init(&a, 4096); /* a full arena refuses */
+	CHECK(!decode_list(1000, &d, &a));
+	arena_destroy(&a);
+}
+
+static void a_union_without_the_arm_is_refused(void)
+{
+	struct wire_rpc_denial d = { .code = 2 };
+	struct wire_new_time3 t;
+	uint32_t how = 3;
+	uint8_t msg[16];
+	struct xdr x;
+
+	xdr_encoder(&x, msg, sizeof(msg));
+	CHECK(!xdr_wire_rpc_denial(&x, &d));
+	xdr_encoder(&x, msg, sizeof(msg));
+	CHECK(xdr_u32(&x, &how));
+	xdr_decoder(&x, msg, 4, NULL);
+	CHECK(!xdr_wire_new_time3(&x, &t));
+}
+
 TEST_MAIN(TEST(numbers_are_big_endian), TEST(a_bool_is_zero_or_one), TEST(padding_is_zero),
 	  TEST(text_holds_no_nul), TEST(an_array_that_cannot_be_there_takes_no_memory),
 	  TEST(a_full_arena_refuses_an_array), TEST(an_empty_message_without_memory_is_refused),
@@ -370,4 +436,5 @@ TEST_MAIN(TEST(numbers_are_big_endian), TEST(a_bool_is_zero_or_one), TEST(paddin
 	  TEST(every_struct_survives_a_round_trip),
 	  TEST(every_struct_survives_a_round_trip_at_its_bounds),
 	  TEST(every_truncated_message_is_refused), TEST(noise_is_decoded_or_refused),
-	  TEST(every_bound_is_enforced_on_decoding), TEST(bounds_are_enforced_on_encoding))
+	  TEST(every_bound_is_enforced_on_decoding), TEST(bounds_are_enforced_on_encoding),
+	  TEST(lists_end_at_their_bound), TEST(a_union_without_the_arm_is_refused))
