@@ -318,6 +318,27 @@ struct conf_rdma {
 };
 #define CONF_AUTO UINT32_MAX
 
+/* [nfs]: the NFS gateways. */
+struct conf_nfs {
+	char address[CONF_ADDR_MAX]; /* HOST:PORT */
+	uint64_t memory; /* for buffers of calls, default 64 MiB */
+};
+
+/* [export.NAME]: what NFS clients may mount. */
+enum conf_squash { SQUASH_ROOT, SQUASH_ALL, SQUASH_NONE };
+struct conf_export {
+	char name[CONF_NAME_MAX];
+	char path[CONF_PATH_MAX]; /* in the file system */
+	uint32_t n_nets; /* 0: every client */
+	struct ip_net nets[CONF_MAX_NETS];
+	bool ro;
+	enum conf_squash squash;
+	uint32_t anon_uid, anon_gid; /* of squashed users */
+	bool insecure; /* clients may use ports from 1024 on */
+	bool manage_gids; /* groups are looked up on the gateway's host */
+};
+#define CONF_MAX_EXPORTS 256
+
 struct conf {
 	char path[CONF_PATH_MAX]; /* of the file itself, absolute */
 	struct uuid fs_id;
@@ -332,6 +353,9 @@ struct conf {
 	struct conf_target *targets; /* sorted by id, ids dense from 0 */
 	uint32_t n_keys;
 	struct client_key *keys;
+	struct conf_nfs nfs;
+	uint32_t n_exports;
+	struct conf_export *exports;
 	/* networks whose root is trusted, and networks whose root is always squashed */
 	uint32_t n_trust, n_squash;
 	struct ip_net trust[CONF_MAX_NETS], squash[CONF_MAX_NETS];
@@ -386,6 +410,8 @@ bool mount_of_path(const char *path, char *dir, char *source);
 /* The abstract address of the mount's daemon, and a new socket for it; or -errno. */
 struct sockaddr_un;
 int mount_control(const char *dir, struct sockaddr_un *a, unsigned *len);
+/* The abstract address of the NFS gateway that serves `address`: its length. */
+unsigned nfs_control_address(const char *address, struct sockaddr_un *a);
 /* A connection to the mount's daemon, with a receive timeout, and its uid; or -errno. */
 int mount_reach(const char *dir, unsigned seconds, uid_t *who);
 /* Unmounts dir, if `lazy` also while it is in use. Runs fusermount3 (which prints errors unless

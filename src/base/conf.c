@@ -69,6 +69,9 @@ static int conf_handler(void *arg, const char *section, const char *name, const 
 				     row ? &row->t : NULL },
 		[SECTION_KEY] = { "key.NAME", &conf_key_keys, &p->key_seen,
 				  p->c->n_keys ? this_key(p) : NULL },
+		[SECTION_NFS] = { "nfs", &conf_nfs_keys, &p->nfs_seen, &p->c->nfs },
+		[SECTION_EXPORT] = { "export.NAME", &conf_export_keys, &p->export_seen,
+				     p->c->n_exports ? conf_this_export(p) : NULL },
 	};
 	const struct conf_table *t = sections[p->section].table;
 	size_t i;
@@ -186,6 +189,41 @@ static int open_key(struct conf_parser *p, const char *name)
 	return conf_take_path(p, &(struct conf_key){ .name = "file" }, file, k->file);
 }
 
+static void close_export(struct conf_parser *p)
+{
+	char section[CONF_NAME_MAX + 8];
+
+	if (p->section != SECTION_EXPORT)
+		return;
+	snprintf(section, sizeof(section), "export.%s", conf_this_export(p)->name);
+	check_keys(p, section, p->export_line, p->export_seen, &conf_export_keys);
+}
+
+static int open_export(struct conf_parser *p, const char *name)
+{
+	struct conf_export *e, *all;
+
+	for (uint32_t i = 0; i < p->c->n_exports; i++)
+		if (strcmp(p->c->exports[i].name, name) == 0)
+			return conf_fail(p, p->line,
+					 "a second [export.%s]; give this one another name", name);
+	if (p->c->n_exports == CONF_MAX_EXPORTS)
+		return conf_fail(p, p->line, "more than %d exports", CONF_MAX_EXPORTS);
+	all = realloc(p->c->exports, (p->c->n_exports + 1) * sizeof(*all));
+	if (!all)
+		return conf_no_memory(p);
+	p->c->exports = all;
+	e = &all[p->c->n_exports];
+	*e = (struct conf_export){ .anon_uid = NOBODY, .anon_gid = NOBODY };
+	if (conf_take_name(p, NULL, name, e->name))
+		return p->error;
+	p->c->n_exports++;
+	p->export_line = p->line;
+	p->export_seen = 0;
+	p->section = SECTION_EXPORT;
+	return 0;
+}
+
 static int open_section(struct conf_parser *p, const char *line, size_t n)
 {
 	const char *close = memchr(line, ']', n);
@@ -194,6 +232,7 @@ static int open_section(struct conf_parser *p, const char *line, size_t n)
 	if (!close || (size_t)(close - line) > sizeof(name))
 		return conf_fail(p, p->line, "a section looks like [cluster] or [server.0]");
 	close_key(p);
+	close_export(p);
 	memcpy(name, line + 1, (size_t)(close - line - 1));
 	name[close - line - 1] = 0;
 	if (strcmp(name, "cluster") == 0)
@@ -204,9 +243,13 @@ static int open_section(struct conf_parser *p, const char *line, size_t n)
 		return open_server(p, name + 7);
 	if (strncmp(name, "key.", 4) == 0)
 		return open_key(p, name + 4);
+	if (strcmp(name, "nfs") == 0)
+		return open_single(p, name, SECTION_NFS, &p->nfs_line);
+	if (strncmp(name, "export.", 7) == 0)
+		return open_export(p, name + 7);
 	return conf_fail(p, p->line,
-			 "unknown section [%s]; there are [cluster], [rdma], [server.N] and "
-			 "[key.NAME]",
+			 "unknown section [%s]; there are [cluster], [rdma], [server.N], "
+			 "[key.NAME], [nfs] and [export.NAME]",
 			 name);
 }
 
@@ -299,6 +342,7 @@ static void check_all(struct conf_parser *p)
 	uint32_t n_meta = 0, n_data = 0;
 
 	close_key(p);
+	close_export(p);
 	if (!p->cluster_line)
 		conf_fail(p, 0, "no [cluster] section; 'sheaf init DIR' writes a whole file");
 	check_keys(p, "cluster", p->cluster_line, p->seen, &conf_cluster_keys);
@@ -371,6 +415,8 @@ static int conf_defaults(struct conf_parser *p)
 	c->lease_s = 30;
 	c->pool_bytes = 64 * MIB;
 	c->rdma.gid_index = CONF_AUTO;
+	c->nfs.memory = 64 * MIB;
+	strcpy(c->nfs.address, "[::]:2049");
 	if (conf_take_path(p, &key, "key", c->key_file) < 0)
 		return p->error;
 	return conf_take_path(p, &server_key, "server.key", c->server_key_file);

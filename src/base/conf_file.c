@@ -34,6 +34,7 @@ void conf_free(struct conf *c)
 	if (c->keys)
 		explicit_bzero(c->keys, c->n_keys * sizeof(*c->keys));
 	free(c->keys);
+	free(c->exports);
 	free(c->targets);
 	free(c);
 }

@@ -141,7 +141,9 @@ int conf_take_name(struct conf_parser *p, const struct conf_key *k, const char *
 static int value_networks(struct conf_parser *p, const struct conf_key *k, const char *v, void *out)
 {
 	struct ip_net *nets = out;
-	uint32_t *n = nets == p->c->trust ? &p->c->n_trust : &p->c->n_squash;
+	uint32_t *n = nets == p->c->trust  ? &p->c->n_trust :
+		      nets == p->c->squash ? &p->c->n_squash :
+					     &conf_this_export(p)->n_nets;
 	char word[64];
 	size_t len;
 
@@ -260,6 +262,44 @@ static int value_never(struct conf_parser *p, const struct conf_key *k, const ch
 	return 0;
 }
 
+static int value_yes(struct conf_parser *p, const struct conf_key *k, const char *v, void *out)
+{
+	bool *yes = out;
+
+	*yes = strcmp(v, "yes") == 0;
+	if (!*yes && strcmp(v, "no") != 0)
+		return conf_fail(p, p->line, "%s = %s is neither yes nor no", k->name, v);
+	return 0;
+}
+
+static int value_squash(struct conf_parser *p, const struct conf_key *k, const char *v, void *out)
+{
+	static const char *const names[] = { "root", "all", "none" };
+	enum conf_squash *squash = out;
+
+	for (size_t i = 0; i < ARRAY_LEN(names); i++)
+		if (strcmp(v, names[i]) == 0) {
+			*squash = (enum conf_squash)i;
+			return 0;
+		}
+	return conf_fail(p, p->line, "%s = %s is not known; give: root, all or none", k->name, v);
+}
+
+/* A path inside the file system. */
+static int value_inside(struct conf_parser *p, const struct conf_key *k, const char *v, void *out)
+{
+	size_t n = strlen(v);
+
+	if (v[0] != '/' || n >= CONF_PATH_MAX || strstr(v, "/../") ||
+	    (n >= 3 && strcmp(v + n - 3, "/..") == 0))
+		return conf_fail(p, p->line,
+				 "%s = %s is not an absolute path of the file system without '..'; "
+				 "for example: path = /home",
+				 k->name, v);
+	strcpy(out, v);
+	return 0;
+}
+
 /* ---- keys ---- */
 
 static const struct conf_key cluster_keys[] = {
@@ -310,7 +350,27 @@ static const struct conf_key server_keys[] = {
 	  .example = "server0" },
 };
 
+static const struct conf_key nfs_keys[] = {
+	{ "address", value_address, .offset = offsetof(struct conf_nfs, address) },
+	{ "memory", value_size, .offset = offsetof(struct conf_nfs, memory) },
+};
+
+static const struct conf_key export_keys[] = {
+	{ "path", value_inside, .offset = offsetof(struct conf_export, path), .example = "/" },
+	{ "networks", value_networks, .offset = offsetof(struct conf_export, nets) },
+	{ "ro", value_yes, .offset = offsetof(struct conf_export, ro) },
+	{ "squash", value_squash, .offset = offsetof(struct conf_export, squash) },
+	{ "anon_uid", value_number, .offset = offsetof(struct conf_export, anon_uid),
+	  .max = UINT32_MAX - 1 },
+	{ "anon_gid", value_number, .offset = offsetof(struct conf_export, anon_gid),
+	  .max = UINT32_MAX - 1 },
+	{ "insecure", value_yes, .offset = offsetof(struct conf_export, insecure) },
+	{ "manage_gids", value_yes, .offset = offsetof(struct conf_export, manage_gids) },
+};
+
 const struct conf_table conf_cluster_keys = { cluster_keys, ARRAY_LEN(cluster_keys) };
 const struct conf_table conf_rdma_keys = { rdma_keys, ARRAY_LEN(rdma_keys) };
 const struct conf_table conf_server_keys = { server_keys, ARRAY_LEN(server_keys) };
 const struct conf_table conf_key_keys = { key_keys, ARRAY_LEN(key_keys) };
+const struct conf_table conf_nfs_keys = { nfs_keys, ARRAY_LEN(nfs_keys) };
+const struct conf_table conf_export_keys = { export_keys, ARRAY_LEN(export_keys) };

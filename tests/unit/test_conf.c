@@ -305,6 +305,58 @@ static void relative_paths_start_from_the_files_folder(void)
 	CHECK_EQ(conf_load(".", &c, err, sizeof(err)), -EISDIR);
 }
 
+static void exports_are_understood(void)
+{
+	struct conf *c = parse(HEAD SERVER("0") "[nfs]\naddress = 192.0.2.1:2050\nmemory = 8M\n"
+						"[export.all]\npath = /\n"
+						"[export.home]\npath = /a/home\nro = yes\n"
+						"networks = 192.0.2.0/24 2001:db8::/32\n"
+						"squash = all\nanon_uid = 99\nanon_gid = 98\n"
+						"insecure = yes\nmanage_gids = yes\n");
+
+	CHECK_STR(err, "");
+	CHECK(c);
+	CHECK_STR(c->nfs.address, "192.0.2.1:2050");
+	CHECK_EQ(c->nfs.memory, 8 << 20);
+	CHECK_EQ(c->n_exports, 2);
+	CHECK_STR(c->exports[0].name, "all");
+	CHECK(!c->exports[0].ro && !c->exports[0].insecure && c->exports[0].n_nets == 0);
+	CHECK_EQ(c->exports[0].anon_uid, NOBODY);
+	CHECK_EQ(c->exports[0].squash, SQUASH_ROOT);
+	CHECK_STR(c->exports[1].path, "/a/home");
+	CHECK_EQ(c->exports[1].n_nets, 2);
+	CHECK(c->exports[1].ro && c->exports[1].insecure && c->exports[1].manage_gids);
+	CHECK_EQ(c->exports[1].squash, SQUASH_ALL);
+	CHECK_EQ(c->exports[1].anon_uid, 99);
+	CHECK_EQ(c->exports[1].anon_gid, 98);
+	conf_free(c);
+}
+
+static void wrong_exports_are_refused(void)
+{
+	static const char *const bad[][2] = {
+		{ "[export.a]\nro = yes\n", "no path" },
+		{ "[export.a]\npath = home\n", "not an absolute path" },
+		{ "[export.a]\npath = /a/../b\n", "not an absolute path" },
+		{ "[export.a]\npath = /a/..\n", "not an absolute path" },
+		{ "[export.a]\npath = /\n[export.a]\npath = /b\n", "a second [export.a]" },
+		{ "[export.a/b]\npath = /\n", "letters, digits" },
+		{ "[export.a]\npath = /\nsquash = some\n", "root, all or none" },
+		{ "[export.a]\npath = /\nro = true\n", "neither yes nor no" },
+		{ "[export.a]\npath = /\nnetworks = here\n", "not a network" },
+		{ "[nfs]\naddress = 2049\n", "not HOST:PORT" },
+	};
+	char text[512];
+
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+		snprintf(text, sizeof(text), HEAD SERVER("0") "%s", bad[i][0]);
+		CHECK(!parse(text));
+		if (!strstr(err, bad[i][1]))
+			fprintf(stderr, "%s: %s\n", bad[i][0], err);
+		CHECK(strstr(err, bad[i][1]));
+	}
+}
+
 static void the_file_is_searched_in_the_stated_order(void)
 {
 	char out[256], small[4];
@@ -343,5 +395,5 @@ TEST_MAIN(TEST(a_full_file_is_understood), TEST(what_is_not_said_has_a_default),
 	  TEST(everything_wrong_is_named_with_its_line),
 	  TEST(a_line_too_long_for_the_parser_is_an_error_not_two_lines),
 	  TEST(a_nul_byte_is_an_error), TEST(a_short_error_buffer_is_not_overrun),
-	  TEST(relative_paths_start_from_the_files_folder),
-	  TEST(the_file_is_searched_in_the_stated_order))
+	  TEST(relative_paths_start_from_the_files_folder), TEST(exports_are_understood),
+	  TEST(wrong_exports_are_refused), TEST(the_file_is_searched_in_the_stated_order))
