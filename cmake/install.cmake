@@ -56,7 +56,8 @@ endforeach()
 install(FILES ${DIST_DIR}/sheaf.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions
         RENAME sheaf)
 configure_file(${DIST_DIR}/sheaf@.service.in ${CMAKE_BINARY_DIR}/sheaf@.service @ONLY)
-install(FILES ${CMAKE_BINARY_DIR}/sheaf@.service ${DIST_DIR}/sheaf.target
+configure_file(${DIST_DIR}/sheaf-nfsd.service.in ${CMAKE_BINARY_DIR}/sheaf-nfsd.service @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/sheaf@.service ${CMAKE_BINARY_DIR}/sheaf-nfsd.service ${DIST_DIR}/sheaf.target
         DESTINATION ${SHEAF_UNIT_DIR})
 install(FILES ${DIST_DIR}/sheaf.sysusers DESTINATION lib/sysusers.d RENAME sheaf.conf)
 file(GLOB documents CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/docs/*.md)

@@ -332,6 +332,10 @@ struct cli_daemon *cli_daemons_find(const struct conf *conf);
 void cli_daemons_free(struct cli_daemon *d, size_t n);
 /* Finds a Sheaf program: in the directory of this program, in ../sbin, or by PATH. */
 void cli_find_program(const char *name, char out[CLI_PATH_MAX]);
+/* Starts a daemon detached, with its output in `log` and `notify` as descriptor CLI_NOTIFY_FD. 0 or
+ * an errno. */
+#define CLI_NOTIFY_FD 3
+int cli_spawn(const char *program, char **argv, const char *log, int notify, pid_t *pid);
 /* Starts the server detached; 0, or -errno with the reason in d->message. */
 int cli_daemon_spawn(struct cli_daemon *d, const struct conf *conf);
 /* Waits until all servers that are not done are ready or failed, until a signal, or for ns. */

@@ -19,8 +19,6 @@
 
 #include "cli/cli.h"
 
-#define NOTIFY_FD 3
-
 extern char **environ;
 
 /* ---- addresses ---- */
@@ -243,7 +241,7 @@ static int wire_up(posix_spawn_file_actions_t *fa, const char *log, int notify)
 		log = "/dev/null";
 	r = posix_spawn_file_actions_addopen(fa, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
 	if (!r)
-		r = posix_spawn_file_actions_adddup2(fa, notify, NOTIFY_FD);
+		r = posix_spawn_file_actions_adddup2(fa, notify, CLI_NOTIFY_FD);
 	if (!r)
 		r = posix_spawn_file_actions_addopen(fa, STDOUT_FILENO, log, O_WRONLY | O_APPEND,
 						     0);
@@ -254,7 +252,7 @@ static int wire_up(posix_spawn_file_actions_t *fa, const char *log, int notify)
 	return r;
 }
 
-static int spawn(const char *program, char **argv, const char *log, int notify, pid_t *pid)
+int cli_spawn(const char *program, char **argv, const char *log, int notify, pid_t *pid)
 {
 	posix_spawn_file_actions_t fa;
 	posix_spawnattr_t at;
@@ -294,13 +292,13 @@ int cli_daemon_spawn(struct cli_daemon *d, const struct conf *conf)
 
 	cli_find_program("sheafd", program);
 	cli_log_path(log, d->target);
-	snprintf(fd_text, sizeof(fd_text), "%d", NOTIFY_FD);
+	snprintf(fd_text, sizeof(fd_text), "%d", CLI_NOTIFY_FD);
 	if (access(d->target->storage, W_OK) < 0) /* sheafd reports the reason */
 		argv[ARRAY_LEN(argv) - 3] = NULL;
 	if (pipe2(ends, O_CLOEXEC) < 0) {
 		r = errno;
 	} else {
-		r = spawn(program, argv, log, ends[1], &d->pid);
+		r = cli_spawn(program, argv, log, ends[1], &d->pid);
 		close(ends[1]);
 		if (r)
 			close(ends[0]);

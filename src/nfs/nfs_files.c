@@ -1,0 +1,202 @@
+/* Open files. NFS has no opens, libsheaf needs them: a file that a client reads or writes is opened
+ * for its caller, and closed when it was not used for IDLE_NS. The server checks the access at the
+ * open. NFS also lets the owner of a file access it whatever its mode says, since a client checks
+ * that at its own open; such files are opened as root. */
+#include <fcntl.h>
+#include <stdlib.h>
+
+#include "nfs/nfs_priv.h"
+
+#define IDLE_NS (3 * NSEC_PER_SEC)
+#define IDLE_MAX 1024 /* open files that nobody uses */
+
+const struct sheaf_cred cred_gateway = { 0 };
+
+int nfs_files_init(struct gateway *g)
+{
+	list_init(&g->idle_files);
+	return htab_init(&g->files);
+}
+
+static bool is_callers(const struct nfs_file *f, const struct nfs_call *c)
+{
+	return f->uid == c->uid && f->gid == c->gid && f->n_gids == c->n_gids &&
+	       memcmp(f->gids, c->gids, c->n_gids * sizeof(c->gids[0])) == 0;
+}
+
+static struct nfs_file *find(struct nfs_call *c, const struct sheaf_handle *h, bool writes)
+{
+	struct hnode *n = htab_first(&c->g->files, hash_u64(h->ino));
+
+	for (; n; n = htab_next(n)) {
+		struct nfs_file *f = container_of(n, struct nfs_file, node);
+
+		if (f->h.ino == h->ino && f->h.gen == h->gen && f->writes == writes &&
+		    is_callers(f, c))
+			return f;
+	}
+	return NULL;
+}
+
+static int open_for(struct nfs_call *c, const struct sheaf_handle *h, bool writes,
+		    struct sheaf_file **out)
+{
+	int flags = writes ? O_WRONLY : O_RDONLY;
+	int r = sheaf_h_open(c->g->fs, &c->cred, *h, NULL, flags, 0, NULL, out);
+
+	/* a program that may be executed may be read: pages of it are */
+	if (r == -EACCES && (caller_owns(c, h) || (!writes && caller_executes(c, h))))
+		r = sheaf_h_open(c->g->fs, &cred_gateway, *h, NULL, flags, 0, NULL, out);
+	return r;
+}
+
+static void use(struct nfs_file *f)
+{
+	f->refs++;
+	list_del(&f->link);
+	f->used = time_now();
+}
+
+static void destroy(struct nfs_file *f)
+{
+	int r = f->writes ? sheaf_close(f->f) : sheaf_close_later(f->f);
+
+	if (r)
+		log_warn("nfs", "inode %llu: closing it failed: %s", (unsigned long long)f->h.ino,
+			 error_text(r));
+	free(f);
+}
+
+int nfs_file_get(struct nfs_call *c, const struct sheaf_handle *h, bool writes,
+		 struct nfs_file **out)
+{
+	struct nfs_file *f = find(c, h, writes), *other;
+	struct sheaf_file *sf;
+	int r;
+
+	if (!f) {
+		r = open_for(c, h, writes, &sf);
+		if (r)
+			return r;
+		f = calloc(1, sizeof(*f));
+		if (!f) {
+			sheaf_close(sf);
+			return -ENOMEM;
+		}
+		*f = (struct nfs_file){ .h = *h,
+					.writes = writes,
+					.uid = c->uid,
+					.gid = c->gid,
+					.n_gids = c->n_gids,
+					.f = sf };
+		memcpy(f->gids, c->gids, sizeof(f->gids));
+		list_init(&f->link);
+		other = find(c, h, writes); /* opened by another call meanwhile */
+		if (other || htab_insert(&c->g->files, &f->node, hash_u64(h->ino))) {
+			destroy(f);
+			f = other;
+		}
+		if (!f)
+			return -ENOMEM;
+	}
+	use(f);
+	*out = f;
+	return 0;
+}
+
+void nfs_file_put(struct gateway *g, struct nfs_file *f)
+{
+	if (--f->refs)
+		return;
+	if (f->dropped)
+		destroy(f);
+	else
+		list_push(&g->idle_files, &f->link);
+}
+
+void nfs_file_drop(struct gateway *g, struct nfs_file *f)
+{
+	if (!f->dropped)
+		htab_remove(&g->files, &f->node);
+	f->dropped = true;
+}
+
+/* On a task: closing asks a server, and reports what was written. */
+static void close_one(void *arg)
+{
+	destroy(arg);
+}
+
+/* False: there is no task for it now. */
+static bool close_oldest(struct gateway *g)
+{
+	struct nfs_file *f = list_first(&g->idle_files, struct nfs_file, link);
+
+	if (!nfs_task_is_free(g))
+		return false;
+	list_del(&f->link);
+	nfs_file_drop(g, f);
+	if (nfs_task_start(g, close_one, f))
+		close_one(f);
+	return true;
+}
+
+void nfs_files_sweep(struct gateway *g, uint64_t now)
+{
+	struct nfs_file *f;
+
+	while ((f = list_first(&g->idle_files, struct nfs_file, link)))
+		if ((now - f->used < IDLE_NS && g->files.count <= IDLE_MAX) || !close_oldest(g))
+			return;
+}
+
+bool nfs_files_is_written(struct gateway *g, const struct sheaf_handle *h)
+{
+	struct hnode *n = htab_first(&g->files, hash_u64(h->ino));
+
+	for (; n; n = htab_next(n))
+		if (container_of(n, struct nfs_file, node)->writes &&
+		    container_of(n, struct nfs_file, node)->h.ino == h->ino)
+			return true;
+	return false;
+}
+
+/* An open of this file for writing, of any caller, with data to sync. */
+static struct nfs_file *find_written(struct gateway *g, const struct sheaf_handle *h)
+{
+	struct hnode *n = htab_first(&g->files, hash_u64(h->ino));
+
+	for (; n; n = htab_next(n)) {
+		struct nfs_file *f = container_of(n, struct nfs_file, node);
+
+		if (f->h.ino == h->ino && f->h.gen == h->gen && f->writes && f->unsynced)
+			return f;
+	}
+	return NULL;
+}
+
+int nfs_files_sync(struct nfs_call *c, const struct sheaf_handle *h)
+{
+	struct nfs_file *f;
+	int r = 0, s;
+
+	while ((f = find_written(c->g, h))) {
+		use(f);
+		f->unsynced = false; /* a write from now on sets it again */
+		s = sheaf_fsync(f->f);
+		r = r ? r : s;
+		nfs_file_put(c->g, f);
+	}
+	return r;
+}
+
+void nfs_files_close(struct gateway *g)
+{
+	while (!list_empty(&g->idle_files) && close_oldest(g))
+		;
+}
+
+void nfs_files_end(struct gateway *g)
+{
+	htab_destroy(&g->files);
+}

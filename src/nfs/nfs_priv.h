@@ -1,0 +1,307 @@
+/* Shared by the files of the gateway. Private to src/nfs.
+ *
+ * One thread does everything: it waits for clients and servers (gateway.c), receives calls
+ * (rpc_tcp.c, rpc_udp.c), executes each on a task (nfs_tasks.c), and sends replies. A call that
+ * waits for a server parks its task. */
+#ifndef SHEAF_NFS_PRIV_H
+#define SHEAF_NFS_PRIV_H
+
+#include <netinet/in.h>
+#include <pthread.h>
+#include <sys/socket.h>
+
+#include "base/base.h"
+#include "net/mac.h"
+#include "sheaf_handle.h"
+#include "xdr/sunrpc.h"
+
+#define RECORD_MAX (NFS3_DATA_MAX + 64 * KIB) /* bytes of one call */
+#define REPLY_SMALL (8 * KIB) /* bytes of a reply without bulk data or a listing */
+#define LISTING_MAX (64 * KIB) /* bytes of entries in a reply */
+#define TASKS_MAX 256 /* calls in progress */
+#define HANDLE_BYTES 40
+#define OFFSET_MAX (UINT64_MAX >> 1) /* in a file */
+#define GIDS_MAX 32
+
+struct gateway;
+struct nfs_call;
+
+/* ---- nfs_memory.c: buffers of calls, counted against g->memory_max ---- */
+
+struct nfs_buf {
+	struct nfs_buf *next; /* while free */
+	size_t size;
+	uint8_t p[];
+};
+#define BUF_SMALL 0
+#define BUF_LISTING 1
+#define BUF_LARGE 2
+#define BUF_CLASSES 3
+struct nfs_buf *buf_take(struct gateway *g, size_t size); /* size <= RECORD_MAX; or NULL */
+void buf_give(struct gateway *g, struct nfs_buf *b); /* b may be NULL */
+bool memory_has_room(const struct gateway *g); /* for one more call of any size */
+void memory_end(struct gateway *g); /* frees the free buffers */
+
+/* ---- gateway.c ---- */
+
+/* A descriptor that the gateway waits for. */
+struct source {
+	int fd; /* -1: closed */
+	uint32_t events; /* of epoll */
+	void (*ready)(struct source *s, uint32_t events);
+	struct gateway *g;
+};
+int source_add(struct gateway *g, struct source *s, int fd, uint32_t events,
+	       void (*ready)(struct source *s, uint32_t events));
+void source_want(struct source *s, uint32_t events);
+void source_close(struct source *s);
+
+struct nfs_counts {
+	uint64_t calls, errors; /* errors: refused or failed */
+	uint64_t ns; /* time of all of them, from receipt to reply */
+};
+#define PROCEDURES_MAX 32
+#define PROGRAMS_MAX 4
+
+struct gateway {
+	struct sheaf *fs;
+	const char *conf_path;
+	struct conf *conf;
+	struct conf *reloaded; /* replaces it when no call is in progress; or NULL */
+	uint64_t fsid;
+	struct mac_key *handle_key;
+	uint8_t boot_verifier[8];
+	int epoll;
+	struct source signals, control;
+	struct list listeners, conns, paused, unsent; /* of connections */
+	unsigned n_conns, n_receiving, n_calls;
+	bool stopping;
+	uint64_t swept; /* when idle files and stuck connections were looked for */
+	/* nfs_tasks.c */
+	struct list idle_tasks, ready_tasks, waiting_calls;
+	pthread_mutex_t ready_lock; /* guards ready_tasks */
+	pthread_t thread;
+	struct fiber main;
+	unsigned n_tasks, n_idle; /* n_tasks: including idle ones */
+	/* nfs_memory.c */
+	size_t memory_used, memory_max;
+	struct nfs_buf *free_bufs[BUF_CLASSES];
+	unsigned n_free[BUF_CLASSES];
+	/* nfs_files.c */
+	struct htab files;
+	struct list idle_files; /* by time of use */
+	/* replay.c */
+	struct htab replays;
+	struct list replays_by_age;
+	size_t n_replays;
+	struct nfs_counts counts[PROGRAMS_MAX][PROCEDURES_MAX];
+};
+
+int gateway_start(struct gateway *g);
+void gateway_run(struct gateway *g); /* until g->stopping */
+void gateway_end(struct gateway *g);
+
+/* ---- nfs_tasks.c ---- */
+
+int nfs_tasks_init(struct gateway *g);
+/* Executes the call on a task, now or when one is free; call_execute() is called there. */
+void nfs_task_submit(struct nfs_call *c);
+/* Calls run(arg) on a task, at once and until it is parked. -ENOMEM: no task is free. */
+int nfs_task_start(struct gateway *g, void (*run)(void *arg), void *arg);
+bool nfs_task_is_free(struct gateway *g);
+/* For waits of a task that are none of libsheaf's: nfs_task_wake(), from any thread, ends the
+ * nfs_task_sleep() of nfs_task_self(), also if it comes first. */
+void *nfs_task_self(void);
+void nfs_task_sleep(void);
+void nfs_task_wake(void *task);
+void nfs_tasks_run_ready(struct gateway *g);
+bool nfs_tasks_are_ready(struct gateway *g);
+void nfs_tasks_end(struct gateway *g);
+
+/* ---- rpc_call.c: one call ---- */
+
+struct rpc_proc {
+	const char *name;
+	xdr_any args, res; /* NULL: void */
+	size_t args_size, res_size;
+	void (*run)(struct nfs_call *c); /* fills c->res; NULL: an answer without content */
+	bool once; /* not idempotent: a retransmission gets the first reply */
+};
+struct rpc_program {
+	const char *name;
+	uint32_t number, version;
+	const struct rpc_proc *procs;
+	uint32_t n_procs;
+};
+/* A row of a program's table. */
+#define RPC_PROC(title, arguments, result, function, is_once) \
+	{ \
+		.name = title, .args = XDR_ANY(xdr_wire_##arguments), \
+		.res = XDR_ANY(xdr_wire_##result), .args_size = sizeof(struct wire_##arguments), \
+		.res_size = sizeof(struct wire_##result), .run = function, .once = is_once \
+	}
+extern const struct rpc_program *const rpc_programs[];
+
+/* How replies get back. send() owns the call from then on. */
+struct rpc_transport {
+	const char *name;
+	void (*send)(struct nfs_call *c);
+	void (*drop)(struct nfs_call *c); /* instead of a reply: what came was no call */
+	void (*forget)(struct nfs_call *c); /* the call is being freed */
+};
+
+struct nfs_call {
+	struct gateway *g;
+	struct list link; /* waits for a task, or to be sent */
+	const struct rpc_transport *transport;
+	void *conn; /* of the transport */
+	struct sockaddr_storage peer; /* UDP: where the reply goes */
+	struct origin from;
+	uint16_t port; /* of the client */
+	uint64_t began;
+	struct nfs_buf *in; /* the message */
+	size_t in_len;
+	struct arena arena;
+	struct wire_rpc_call head;
+	const struct rpc_program *program;
+	const struct rpc_proc *proc;
+	uint32_t uid, gid, n_gids, gids[GIDS_MAX]; /* the caller; after export_enter() squashed */
+	struct sheaf_cred cred; /* the same for libsheaf */
+	const struct conf_export *export; /* after handle_enter() */
+	void *args, *res;
+	struct nfs_buf *out; /* RECORD_MARK bytes, then the reply */
+	size_t out_len;
+	struct nfs_buf *data; /* READ: sent behind `out`, padded */
+	size_t data_len;
+	size_t sent; /* bytes of both */
+	size_t reply_room; /* for the encoded reply */
+	bool failed; /* for the counters */
+};
+#define RECORD_MARK 4
+
+struct nfs_call *call_new(struct gateway *g, const struct rpc_transport *t, void *conn);
+void call_free(struct nfs_call *c);
+void call_execute(struct nfs_call *c); /* on a task; ends with send() or drop() */
+void *call_alloc(struct nfs_call *c, size_t n); /* of the call's arena; or NULL */
+
+/* ---- rpc_tcp.c, rpc_udp.c ---- */
+
+int tcp_listen(struct gateway *g, const struct sockaddr *a, socklen_t len);
+void tcp_flush_all(struct gateway *g);
+void tcp_resume_all(struct gateway *g); /* connections that wait for memory */
+void tcp_sweep(struct gateway *g, uint64_t now); /* closes stuck ones */
+void tcp_end(struct gateway *g);
+int udp_listen(struct gateway *g, const struct sockaddr *a, socklen_t len);
+/* IPv4 addresses become mapped ones. */
+void origin_of(const struct sockaddr_storage *a, struct origin *o, uint16_t *port);
+
+/* ---- replay.c: replies to calls that must not be executed twice ---- */
+
+int replay_init(struct gateway *g);
+/* True: this is a retransmission, and the call is not the caller's any more: it gets the first
+ * reply, when there is one. False: the call is new, and noted. */
+bool replay_find(struct nfs_call *c);
+void replay_store(struct nfs_call *c);
+void replay_end(struct gateway *g);
+
+/* ---- groups.c ---- */
+
+void groups_look_up(struct nfs_call *c); /* replaces the groups of the caller by the host's */
+
+/* ---- exports.c ---- */
+
+const struct conf_export *export_by_name(const struct conf *c, const char *name, size_t len);
+/* Does any export admit this client at all? */
+bool exports_admit(const struct conf *c, const struct origin *from);
+bool export_admits(const struct conf_export *e, const struct origin *from);
+/* The call is about this export: checks client and port, and squashes the caller. An nfs3_status
+ * (NFS3_EACCES, NFS3_EPERM). */
+uint32_t export_enter(struct nfs_call *c, const struct conf_export *e);
+/* Walks `path` (components between '/') from the root of the export. 0 or -errno. */
+int export_walk(struct nfs_call *c, const struct conf_export *e, const char *path,
+		struct sheaf_handle *out);
+
+/* The directory above `dir`; above the root of the export is the root itself. */
+int find_up(struct nfs_call *c, struct sheaf_handle dir, struct sheaf_handle *up, struct stat *st);
+
+/* ---- handles.c: file handles ---- */
+
+int handles_init(struct gateway *g, char *err, size_t err_len);
+/* HANDLE_BYTES of the call's arena, which *out refers to; false: out of memory. */
+bool handle_make(struct nfs_call *c, const struct sheaf_handle *h, struct wire_bytes *out);
+/* Checks a handle and its export; an nfs3_status. */
+uint32_t handle_enter(struct nfs_call *c, const struct wire_bytes *wire, struct sheaf_handle *out);
+
+/* ---- nfs_files.c: open files ---- */
+
+struct nfs_file {
+	struct hnode node;
+	struct list link; /* in idle_files while refs is 0 */
+	struct sheaf_handle h;
+	bool writes;
+	uint32_t uid, gid, n_gids, gids[GIDS_MAX]; /* that it was opened for */
+	struct sheaf_file *f;
+	unsigned refs;
+	uint64_t used;
+	bool dropped; /* not in the table any more: closed with the last reference */
+	bool unsynced; /* written since the last sync */
+};
+int nfs_files_init(struct gateway *g);
+/* Opens the file for the caller, or finds it open. 0 or -errno; nfs_file_put() after use. */
+int nfs_file_get(struct nfs_call *c, const struct sheaf_handle *h, bool writes,
+		 struct nfs_file **out);
+void nfs_file_put(struct gateway *g, struct nfs_file *f);
+/* Forgets an open that the servers no longer know; the caller still puts it. */
+void nfs_file_drop(struct gateway *g, struct nfs_file *f);
+/* Is it being written through this gateway? */
+bool nfs_files_is_written(struct gateway *g, const struct sheaf_handle *h);
+/* Brings all data of the file that were written through this gateway to disk. 0 or -errno. */
+int nfs_files_sync(struct nfs_call *c, const struct sheaf_handle *h);
+void nfs_files_sweep(struct gateway *g, uint64_t now); /* closes idle ones */
+void nfs_files_close(struct gateway *g); /* begins to close all that nobody uses */
+void nfs_files_end(struct gateway *g);
+extern const struct sheaf_cred cred_gateway; /* root */
+
+/* ---- nfs_access.c: what a caller may do, as far as the gateway decides ---- */
+
+/* Rights (ACCESS3_*) that the mode gives the caller. */
+uint32_t access_of_mode(const struct nfs_call *c, const struct stat *st);
+/* The caller owns the file: NFS lets the owner access it whatever its mode says. */
+bool caller_owns(struct nfs_call *c, const struct sheaf_handle *h);
+bool caller_executes(struct nfs_call *c, const struct sheaf_handle *h);
+
+/* ---- nfs3_attr.c ---- */
+
+uint32_t nfs3_status_of(int r); /* 0 or -errno; counts nothing */
+void attr3_of(const struct gateway *g, const struct stat *st, struct wire_attr3 *a);
+/* Attributes in the call's arena, or NULL: they are optional in replies. */
+struct wire_attr3 *attr3_copy(struct nfs_call *c, const struct stat *st);
+struct wire_attr3 *attr3_get(struct nfs_call *c, const struct sheaf_handle *h);
+/* A name as libsheaf takes it; an nfs3_status. */
+#define NAME_BUF (NFS3_NAME_MAX + 1)
+uint32_t name3_copy(const struct wire_bytes *n, char out[NAME_BUF]);
+/* The attributes of a directory after the change of names that this call has just made. */
+struct wire_attr3 *dir3_after(struct nfs_call *c, const struct sheaf_handle *dir);
+/* What a SETATTR or CREATE asks for besides the size: SHEAF_SET_*; 0: nothing. */
+unsigned set3_of(const struct wire_new_attr3 *a, struct stat *st);
+/* Applies it; with the owner's rights where the caller has them. 0 or -errno. */
+int set3_apply(struct nfs_call *c, const struct sheaf_handle *h, const struct wire_new_attr3 *a,
+	       struct stat *out);
+
+/* ---- the programs ---- */
+
+extern const struct rpc_program nfs3_program, mount3_program;
+/* clang-format off */
+#define NFS3_OPS(OP) \
+	OP(getattr) OP(setattr) OP(lookup) OP(access) OP(readlink) OP(read) OP(write) OP(create) \
+	OP(mkdir) OP(symlink) OP(mknod) OP(remove) OP(rmdir) OP(rename) OP(link) OP(readdir) \
+	OP(readdirplus) OP(fsstat) OP(fsinfo) OP(pathconf) OP(commit)
+/* clang-format on */
+#define DECLARE_NFS3_OP(name) void nfs3_##name(struct nfs_call *c);
+NFS3_OPS(DECLARE_NFS3_OP)
+
+/* ---- nfs_control.c: `sheaf nfs` asks a running gateway ---- */
+
+int control_listen(struct gateway *g);
+
+#endif

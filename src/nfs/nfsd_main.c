@@ -1,0 +1,223 @@
+/* The program sheaf-nfsd: connects to the file system and serves NFS until SIGTERM.
+ *
+ * Signals: SIGTERM and SIGINT stop, after calls in progress; SIGHUP reopens the log and reads the
+ * exports of the cluster file again. A failed start is one line on stderr and, as "error: ...", on
+ * the notify descriptor; exit status 1, or 2 for wrong usage. */
+#include <fcntl.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "nfs/nfs.h"
+#include "nfs/nfs_priv.h"
+
+static const char usage[] =
+	"usage: sheaf-nfsd [--conf FILE] [--address HOST:PORT] [--log FILE]\n"
+	"                  [--log-level error|warn|info|debug] [--notify-fd N]\n"
+	"Serves the exports of the cluster file to NFSv3 clients until SIGTERM; SIGHUP reads them again.\n"
+	"'sheaf nfs start' runs this in the background.\n";
+
+struct nfsd_opts {
+	const char *conf, *address, *log;
+	enum log_level level;
+	int notify; /* or -1 */
+};
+
+static struct gateway gateway;
+
+/* -1: continue; else the exit status. */
+static int parse(int argc, char **argv, struct nfsd_opts *o)
+{
+	static const struct option table[] = {
+		{ "conf", 1, NULL, 'c' },
+		{ "address", 1, NULL, 'a' },
+		{ "log", 1, NULL, 'l' },
+		{ "help", 0, NULL, 'h' },
+		{ "log-level", 1, NULL, 'v' },
+		{ "notify-fd", 1, NULL, 'n' },
+		{ 0 },
+	};
+	static const char *const levels[] = { "error", "warn", "info", "debug" };
+	int k;
+
+	while ((k = getopt_long(argc, argv, "", table, NULL)) != -1) {
+		if (k == 'h')
+			fputs(usage, stdout);
+		if (k == 'h')
+			return 0;
+		if (k == 'c')
+			o->conf = optarg;
+		else if (k == 'a')
+			o->address = optarg;
+		else if (k == 'l')
+			o->log = optarg;
+		else if (k == 'n')
+			o->notify = atoi(optarg);
+		else if (k != 'v')
+			return 2;
+		for (size_t i = 0; k == 'v' && i < ARRAY_LEN(levels); i++)
+			if (strcmp(optarg, levels[i]) == 0)
+				o->level = (enum log_level)i;
+	}
+	if (optind == argc)
+		return -1;
+	fprintf(stderr, "sheaf-nfsd: '%s' is one argument too many\n", argv[optind]);
+	return 2;
+}
+
+static void tell(struct nfsd_opts *o, const char *text)
+{
+	if (o->notify < 0)
+		return;
+	if (dprintf(o->notify, "%s\n", text) < 0)
+		log_warn("nfs", "no process reads the notify descriptor");
+	close(o->notify);
+	o->notify = -1;
+}
+
+__attribute__((format(printf, 2, 3))) static int failed(struct nfsd_opts *o, const char *fmt, ...)
+{
+	char why[CONF_PATH_MAX + 512], line[sizeof(why) + 8];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(why, sizeof(why), fmt, ap);
+	va_end(ap);
+	fprintf(stderr, "sheaf-nfsd: %s\n", why);
+	snprintf(line, sizeof(line), "error: %s", why);
+	tell(o, line);
+	return 1;
+}
+
+/* ---- signals ---- */
+
+static void reload(struct gateway *g)
+{
+	struct conf *c;
+	char err[512];
+
+	log_reopen();
+	if (conf_load(g->conf_path, &c, err, sizeof(err))) {
+		log_error("nfs", "the exports stay as they are: %s", err);
+		return;
+	}
+	strcpy(c->nfs.address, g->conf->nfs.address);
+	g->reloaded = c; /* once no call uses the old one */
+	log_info("nfs", "%u exports from now on", c->n_exports);
+}
+
+static void signals_ready(struct source *s, uint32_t events)
+{
+	struct signalfd_siginfo i;
+
+	(void)events;
+	while (read(s->fd, &i, sizeof(i)) == sizeof(i)) {
+		if (i.ssi_signo == SIGHUP)
+			reload(s->g);
+		else
+			s->g->stopping = true;
+	}
+}
+
+static int catch_signals(struct gateway *g, const sigset_t *set)
+{
+	int fd = signalfd(-1, set, SFD_CLOEXEC | SFD_NONBLOCK);
+
+	return fd < 0 ? -errno : source_add(g, &g->signals, fd, EPOLLIN, signals_ready);
+}
+
+/* Before any thread starts, so that all of them leave the signals to the descriptor. */
+static void block_signals(sigset_t *set)
+{
+	sigemptyset(set);
+	sigaddset(set, SIGINT);
+	sigaddset(set, SIGTERM);
+	sigaddset(set, SIGHUP);
+	pthread_sigmask(SIG_BLOCK, set, NULL);
+	signal(SIGPIPE, SIG_IGN);
+}
+
+/* ---- start ---- */
+
+static int load(struct gateway *g, struct nfsd_opts *o)
+{
+	static char path[CONF_PATH_MAX];
+	char err[512];
+
+	if (conf_find(o->conf, path, sizeof(path), err, sizeof(err)))
+		return failed(o, "%s", err);
+	if (strncmp(path, "local:", 6) == 0)
+		return failed(o, "%s is inside one process; a gateway needs servers", path);
+	g->conf_path = path;
+	if (conf_load(path, &g->conf, err, sizeof(err)))
+		return failed(o, "%s", err);
+	if (o->address && strlen(o->address) < CONF_ADDR_MAX && strrchr(o->address, ':'))
+		strcpy(g->conf->nfs.address, o->address);
+	else if (o->address)
+		return failed(o, "--address %s is not HOST:PORT", o->address);
+	if (!g->conf->n_exports)
+		return failed(o, "%s has no export; add [export.data] with path = /", path);
+	if (handles_init(g, err, sizeof(err)))
+		return failed(o, "%s", err);
+	g->fsid = hash_bytes(&g->conf->fs_id, sizeof(g->conf->fs_id), 3) >> 1;
+	g->memory_max = g->conf->nfs.memory;
+	return 0;
+}
+
+static int start(struct gateway *g, struct nfsd_opts *o, const sigset_t *set)
+{
+	struct stat st;
+	int r = load(g, o);
+
+	if (r)
+		return r;
+	if (getrandom(g->boot_verifier, sizeof(g->boot_verifier), 0) < 0)
+		return failed(o, "no random numbers: %s", error_text(errno));
+	if (sheaf_connect(g->conf_path, &g->fs))
+		return failed(o, "%s", sheaf_why());
+	r = sheaf_h_getattr(g->fs, NULL, sheaf_root(g->fs), &st);
+	if (r)
+		return failed(o, "%s: %s ('sheaf status' shows which servers are up)", g->conf_path,
+			      sheaf_strerror(r));
+	r = gateway_start(g);
+	if (r)
+		return failed(o, "%s cannot be served: %s", g->conf->nfs.address, error_text(r));
+	r = control_listen(g);
+	if (!r)
+		r = catch_signals(g, set);
+	return r ? failed(o, "a socket for 'sheaf nfs' cannot be made: %s", error_text(r)) : 0;
+}
+
+int nfsd_main(int argc, char **argv)
+{
+	struct nfsd_opts o = { .level = LOG_INFO, .notify = -1 };
+	struct gateway *g = &gateway;
+	int r = parse(argc, argv, &o);
+	sigset_t set;
+
+	if (r >= 0)
+		return r;
+	if (o.notify >= 0)
+		fcntl(o.notify, F_SETFD, FD_CLOEXEC);
+	log_open(o.log, o.level);
+	raise_file_limit();
+	block_signals(&set);
+	r = start(g, &o, &set);
+	if (r)
+		return r;
+	log_info("nfs", "%u exports at %s", g->conf->n_exports, g->conf->nfs.address);
+	tell(&o, "ready");
+	gateway_run(g);
+	if (g->n_tasks > g->n_idle)
+		_exit(0); /* calls wait for servers that do not answer */
+	gateway_end(g);
+	sheaf_disconnect(g->fs);
+	conf_free(g->conf);
+	mac_key_free(g->handle_key);
+	return 0;
+}

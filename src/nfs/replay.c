@@ -1,0 +1,121 @@
+/* Replies to calls that are not idempotent, for retransmissions: a call is the same if client, xid
+ * and message are. A bounded number is kept, the oldest go first. They are lost with the
+ * gateway. */
+#include <stdlib.h>
+
+#include "nfs/nfs_priv.h"
+
+#define REPLAYS_MAX 4096
+#define REPLY_MAX 1024 /* longer ones are not kept: such calls have none */
+
+struct replay {
+	struct hnode node;
+	struct list link;
+	uint8_t client[16];
+	uint32_t xid, len; /* len 0: in progress */
+	struct nfs_call *waiter; /* a retransmission that waits for the reply, or NULL */
+	uint8_t reply[REPLY_MAX];
+};
+
+int replay_init(struct gateway *g)
+{
+	list_init(&g->replays_by_age);
+	return htab_init(&g->replays);
+}
+
+static uint64_t hash_of(const struct nfs_call *c)
+{
+	return hash_bytes(c->in->p, c->in_len, hash_bytes(c->from.addr, 16, 1));
+}
+
+static struct replay *find(const struct nfs_call *c)
+{
+	struct hnode *n = htab_first(&c->g->replays, hash_of(c));
+
+	for (; n; n = htab_next(n)) {
+		struct replay *r = container_of(n, struct replay, node);
+
+		if (r->xid == c->head.xid && memcmp(r->client, c->from.addr, 16) == 0)
+			return r;
+	}
+	return NULL;
+}
+
+static void forget(struct gateway *g, struct replay *r)
+{
+	if (r->waiter)
+		call_free(r->waiter);
+	htab_remove(&g->replays, &r->node);
+	list_del(&r->link);
+	g->n_replays--;
+	free(r);
+}
+
+/* Answers c with the stored reply. */
+static void answer(struct nfs_call *c, const struct replay *r)
+{
+	c->out = buf_take(c->g, r->len);
+	if (!c->out) {
+		c->transport->drop(c);
+		return;
+	}
+	memcpy(c->out->p, r->reply, r->len);
+	c->out_len = r->len;
+	c->transport->send(c);
+}
+
+bool replay_find(struct nfs_call *c)
+{
+	struct gateway *g = c->g;
+	struct replay *r = find(c);
+
+	if (r && r->len)
+		answer(c, r);
+	if (r && !r->len) {
+		if (r->waiter)
+			call_free(r->waiter);
+		r->waiter = c;
+	}
+	if (r)
+		return true;
+	if (g->n_replays == REPLAYS_MAX)
+		forget(g, list_first(&g->replays_by_age, struct replay, link));
+	r = malloc(sizeof(*r));
+	if (!r)
+		return false;
+	r->xid = c->head.xid;
+	r->len = 0;
+	r->waiter = NULL;
+	memcpy(r->client, c->from.addr, 16);
+	if (htab_insert(&g->replays, &r->node, hash_of(c))) {
+		free(r);
+		return false;
+	}
+	list_push(&g->replays_by_age, &r->link);
+	g->n_replays++;
+	return false;
+}
+
+void replay_store(struct nfs_call *c)
+{
+	struct replay *r = find(c);
+
+	if (!r)
+		return;
+	if (c->out_len > REPLY_MAX) {
+		forget(c->g, r);
+		return;
+	}
+	memcpy(r->reply, c->out->p, c->out_len);
+	r->len = (uint32_t)c->out_len;
+	if (r->waiter)
+		answer(r->waiter, r);
+	r->waiter = NULL;
+}
+
+void replay_end(struct gateway *g)
+{
+	while (!list_empty(&g->replays_by_age))
+		forget(g, list_first(&g->replays_by_age, struct replay, link));
+	htab_destroy(&g->replays);
+}
