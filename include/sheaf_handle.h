@@ -68,6 +68,10 @@ SHEAF_API uint64_t sheaf_file_change(struct sheaf_file *f);
  * lost; repeated until an fsync or close has returned it. Asks a server only if its link has been
  * down since the write. */
 SHEAF_API int sheaf_flush(struct sheaf_file *f);
+/* The write verifier: while it stays, no data server of the file may have lost data that were
+ * written to it and not synced. It is made of the servers' own, so all clients get the same. Take
+ * it before a write, and compare it with that after an fsync: if they differ, write again. */
+SHEAF_API int sheaf_file_verifier(struct sheaf_file *f, uint64_t *verifier);
 /* sheaf_close() that nothing waits for: if nothing was written and no lock is held through the
  * file, the server is told with the next request, or half a millisecond later. */
 SHEAF_API int sheaf_close_later(struct sheaf_file *f);

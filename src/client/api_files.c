@@ -105,6 +105,27 @@ int sheaf_flush(struct sheaf_file *f)
 	return (int)api_finish(fs, op);
 }
 
+int sheaf_file_verifier(struct sheaf_file *f, uint64_t *verifier)
+{
+	struct sheaf *fs = f->fs;
+	struct cop *op;
+	int64_t r;
+	bool known;
+
+	pthread_mutex_lock(&fs->lock);
+	known = cfile_verifier(f->f, verifier);
+	api_unlock(fs);
+	if (known)
+		return 0;
+	op = api_begin(fs, NULL);
+	client_verifier(op, f->f);
+	r = api_finish(fs, op);
+	if (r < 0)
+		return (int)r;
+	*verifier = (uint64_t)r;
+	return 0;
+}
+
 struct sheaf_handle sheaf_file_handle(struct sheaf_file *f)
 {
 	return cfile_handle(f->f);

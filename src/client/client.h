@@ -208,6 +208,9 @@ void client_copy(struct cop *op, struct cfile *in, uint64_t off_in, struct cfile
 		 uint64_t off_out, uint64_t len);
 /* Finds the next data or hole from off on. -ENXIO: off is at or behind the end, or no data. */
 void client_seek(struct cop *op, struct cfile *f, uint64_t off, bool hole);
+/* The write verifier of the file; false: a server was not reached yet, client_verifier() asks. */
+bool cfile_verifier(const struct cfile *f, uint64_t *v);
+void client_verifier(struct cop *op, struct cfile *f);
 /* Locks. A wait ends with -EINTR after client_lock_cancel(), unless the lock was granted before. */
 void client_lock(struct cop *op, struct cfile *f, const struct wire_lock *want, bool wait);
 void client_lock_test(struct cop *op, struct cfile *f,
