@@ -1,8 +1,23 @@
 /* WRITE, COMMIT. Data are written from the buffer in which the call was received. */
 #include "nfs/nfs_priv.h"
 
+/* Writes through an open. *verifier: the file's before the write, so that a client never takes for
+ * written what a server lost meanwhile. */
+static ssize_t write_through(struct nfs_file *f, const struct wire_write3_args *a,
+			     uint64_t *verifier)
+{
+	int r = sheaf_file_verifier(f->f, verifier);
+
+	if (r)
+		return r;
+	if (!f->unsynced)
+		f->verifier = *verifier;
+	f->unsynced = true;
+	return sheaf_pwrite(f->f, a->data.p, a->data.len, (off_t)a->offset);
+}
+
 static ssize_t write_file(struct nfs_call *c, const struct sheaf_handle *h,
-			  const struct wire_write3_args *a)
+			  const struct wire_write3_args *a, uint64_t *verifier)
 {
 	struct nfs_file *f;
 	ssize_t done = -ESTALE;
@@ -12,8 +27,7 @@ static ssize_t write_file(struct nfs_call *c, const struct sheaf_handle *h,
 
 		if (r)
 			return r;
-		f->unsynced = true;
-		done = sheaf_pwrite(f->f, a->data.p, a->data.len, (off_t)a->offset);
+		done = write_through(f, a, verifier);
 		if (done == -ESTALE || done == -EBADF)
 			nfs_file_drop(c->g, f);
 		nfs_file_put(c->g, f);
@@ -21,11 +35,25 @@ static ssize_t write_file(struct nfs_call *c, const struct sheaf_handle *h,
 	return done;
 }
 
+/* A stable write whose data were lost between writing and syncing is an error that ends with the
+ * client's next attempt. */
+static ssize_t sync_stable(struct nfs_call *c, const struct sheaf_handle *h, ssize_t n,
+			   uint64_t before)
+{
+	uint64_t after;
+	int r = nfs_files_sync(c, h, &after);
+
+	if (r)
+		return r;
+	return before == after ? n : -ETIMEDOUT; /* JUKEBOX */
+}
+
 void nfs3_write(struct nfs_call *c)
 {
 	const struct wire_write3_args *a = c->args;
 	struct wire_write3_res *r = c->res;
 	struct sheaf_handle h;
+	uint64_t verifier = 0;
 	ssize_t n = 0;
 
 	r->status = handle_enter(c, &a->file, &h);
@@ -36,9 +64,9 @@ void nfs3_write(struct nfs_call *c)
 	if (r->status == NFS3_OK && a->offset > OFFSET_MAX - a->data.len)
 		r->status = NFS3_EFBIG;
 	if (r->status == NFS3_OK && a->data.len) {
-		n = write_file(c, &h, a);
+		n = write_file(c, &h, a, &verifier);
 		if (n >= 0 && a->stable != STABLE3_NOT)
-			n = MIN(nfs_files_sync(c, &h), 0) ? -EIO : n;
+			n = sync_stable(c, &h, n, verifier);
 		r->status = nfs3_status_of((int)MIN(n, 0));
 	}
 	c->failed = r->status;
@@ -46,7 +74,7 @@ void nfs3_write(struct nfs_call *c)
 		return;
 	r->written.count = (uint32_t)n;
 	r->written.stable = a->stable == STABLE3_NOT ? STABLE3_NOT : STABLE3_FILE;
-	memcpy(r->written.verifier, c->g->boot_verifier, sizeof(r->written.verifier));
+	memcpy(r->written.verifier, &verifier, sizeof(r->written.verifier));
 	r->written.change.after = attr3_get(c, &h);
 }
 
@@ -55,13 +83,14 @@ void nfs3_commit(struct nfs_call *c)
 	const struct wire_commit3_args *a = c->args;
 	struct wire_commit3_res *r = c->res;
 	struct sheaf_handle h;
+	uint64_t verifier = 0;
 
 	r->status = handle_enter(c, &a->file, &h);
 	if (r->status == NFS3_OK)
-		r->status = nfs3_status_of(nfs_files_sync(c, &h));
+		r->status = nfs3_status_of(nfs_files_sync(c, &h, &verifier));
 	c->failed = r->status;
 	if (r->status != NFS3_OK)
 		return;
-	memcpy(r->committed.verifier, c->g->boot_verifier, sizeof(r->committed.verifier));
+	memcpy(r->committed.verifier, &verifier, sizeof(r->committed.verifier));
 	r->committed.change.after = attr3_get(c, &h);
 }

@@ -175,17 +175,38 @@ static struct nfs_file *find_written(struct gateway *g, const struct sheaf_handl
 	return NULL;
 }
 
-int nfs_files_sync(struct nfs_call *c, const struct sheaf_handle *h)
+/* Syncs one open. A server that lost data makes the first sync fail, and its verifier change: then
+ * the client writes again, and what is there now must be synced. */
+static int sync_one(struct nfs_file *f, uint64_t *verifier)
 {
-	struct nfs_file *f;
+	uint64_t before = f->unsynced ? f->verifier : 0;
+	int r, v;
+
+	f->unsynced = false; /* a write from now on sets it again */
+	r = sheaf_fsync(f->f);
+	v = sheaf_file_verifier(f->f, verifier);
+	if (r == -EIO && !v && before && before != *verifier)
+		r = sheaf_fsync(f->f);
+	return r ? r : v;
+}
+
+int nfs_files_sync(struct nfs_call *c, const struct sheaf_handle *h, uint64_t *verifier)
+{
+	struct nfs_file *f = find_written(c->g, h);
 	int r = 0, s;
 
-	while ((f = find_written(c->g, h))) {
+	if (f)
 		use(f);
-		f->unsynced = false; /* a write from now on sets it again */
-		s = sheaf_fsync(f->f);
-		r = r ? r : s;
+	else
+		r = nfs_file_get(c, h, true, &f);
+	while (!r) {
+		s = sync_one(f, verifier);
 		nfs_file_put(c->g, f);
+		r = s ? s : r;
+		f = r ? NULL : find_written(c->g, h);
+		if (!f)
+			break;
+		use(f);
 	}
 	return r;
 }

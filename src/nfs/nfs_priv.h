@@ -70,7 +70,6 @@ struct gateway {
 	struct conf *reloaded; /* replaces it when no call is in progress; or NULL */
 	uint64_t fsid;
 	struct mac_key *handle_key;
-	uint8_t boot_verifier[8];
 	int epoll;
 	struct source signals, control;
 	struct list listeners, conns, paused, unsent; /* of connections */
@@ -245,6 +244,7 @@ struct nfs_file {
 	uint64_t used;
 	bool dropped; /* not in the table any more: closed with the last reference */
 	bool unsynced; /* written since the last sync */
+	uint64_t verifier; /* before the first of these writes */
 };
 int nfs_files_init(struct gateway *g);
 /* Opens the file for the caller, or finds it open. 0 or -errno; nfs_file_put() after use. */
@@ -255,8 +255,9 @@ void nfs_file_put(struct gateway *g, struct nfs_file *f);
 void nfs_file_drop(struct gateway *g, struct nfs_file *f);
 /* Is it being written through this gateway? */
 bool nfs_files_is_written(struct gateway *g, const struct sheaf_handle *h);
-/* Brings all data of the file that were written through this gateway to disk. 0 or -errno. */
-int nfs_files_sync(struct nfs_call *c, const struct sheaf_handle *h);
+/* Brings all data of the file to disk, whichever gateway wrote them. *verifier: the file's
+ * afterwards. 0 or -errno; lost data are no error if the verifier shows them. */
+int nfs_files_sync(struct nfs_call *c, const struct sheaf_handle *h, uint64_t *verifier);
 void nfs_files_sweep(struct gateway *g, uint64_t now); /* closes idle ones */
 void nfs_files_close(struct gateway *g); /* begins to close all that nobody uses */
 void nfs_files_end(struct gateway *g);

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
-#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -176,8 +175,6 @@ static int start(struct gateway *g, struct nfsd_opts *o, const sigset_t *set)
 
 	if (r)
 		return r;
-	if (getrandom(g->boot_verifier, sizeof(g->boot_verifier), 0) < 0)
-		return failed(o, "no random numbers: %s", error_text(errno));
 	if (sheaf_connect(g->conf_path, &g->fs))
 		return failed(o, "%s", sheaf_why());
 	r = sheaf_h_getattr(g->fs, NULL, sheaf_root(g->fs), &st);

@@ -149,6 +149,46 @@ static void what_is_written_is_read(void)
 	sheaf_close(f);
 }
 
+/* A server is killed between WRITE and COMMIT: the client learns it from the verifier, and writes
+ * again without an error. A restart of the gateway alone changes nothing. */
+static void a_lost_write_changes_the_verifier(void)
+{
+	uint8_t written[8], committed[8];
+	struct nfs_handle h;
+	uint32_t n = 300000;
+
+	fill(3);
+	CHECK_EQ(nfs_create(&root, &top, "lost", CREATE3_GUARDED, 0644, &h), NFS3_OK);
+	CHECK_EQ(nfs_write(&root, &h, 0, data, n, STABLE3_NOT, written), NFS3_OK);
+	gateway_kill();
+	gateway_start();
+	hang_up_all();
+	connect_all();
+	CHECK_EQ(nfs_commit(&root, &h, committed), NFS3_OK);
+	CHECK(memcmp(written, committed, 8) == 0);
+	CHECK_EQ(nfs_write(&root, &h, 0, data, n, STABLE3_NOT, written), NFS3_OK);
+	CHECK(memcmp(written, committed, 8) == 0);
+	server_kill(&c, 1);
+	CHECK_EQ(server_up(&c, 1), 0);
+	CHECK_EQ(nfs_commit(&root, &h, committed), NFS3_OK);
+	CHECK(memcmp(written, committed, 8) != 0);
+	CHECK_EQ(nfs_write(&root, &h, 0, data, n, STABLE3_NOT, written), NFS3_OK);
+	CHECK_EQ(nfs_commit(&root, &h, committed), NFS3_OK);
+	CHECK(memcmp(written, committed, 8) == 0);
+	CHECK_EQ(nfs_read(&root, &h, 0, back, &n, NULL), NFS3_OK);
+	CHECK(n == 300000 && memcmp(back, data, n) == 0);
+	/* the same with two gateway lives around the loss */
+	CHECK_EQ(nfs_write(&root, &h, 0, data, n, STABLE3_NOT, written), NFS3_OK);
+	gateway_kill();
+	server_kill(&c, 0);
+	CHECK_EQ(server_up(&c, 0), 0);
+	gateway_start();
+	hang_up_all();
+	connect_all();
+	CHECK_EQ(nfs_commit(&root, &h, committed), NFS3_OK);
+	CHECK(memcmp(written, committed, 8) != 0);
+}
+
 static void offsets_beyond_the_largest_file_are_refused(void)
 {
 	struct nfs_handle h;
@@ -727,7 +767,8 @@ static void end(void)
 }
 
 SYS_MAIN(NULL, begin, end, TEST(paths_of_exports_are_mounted), TEST(exports_are_listed),
-	 TEST(what_is_written_is_read), TEST(offsets_beyond_the_largest_file_are_refused),
+	 TEST(what_is_written_is_read), TEST(a_lost_write_changes_the_verifier),
+	 TEST(offsets_beyond_the_largest_file_are_refused),
 	 TEST(an_owner_writes_what_its_mode_forbids), TEST(names_are_made_and_removed),
 	 TEST(special_files_are_made), TEST(bad_names_are_refused),
 	 TEST(an_exclusive_create_can_be_repeated), TEST(a_guard_protects_attributes),
