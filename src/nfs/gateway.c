@@ -63,6 +63,7 @@ static void sweep(struct gateway *g)
 	g->swept = now;
 	nfs_files_sweep(g, now);
 	tcp_sweep(g, now);
+	rpc_ask_sweep(g);
 }
 
 static int wait_ms(struct gateway *g)
@@ -73,22 +74,11 @@ static int wait_ms(struct gateway *g)
 											  -1;
 }
 
-/* Calls point into the old one. While it is awaited, none begins. */
-static void use_reloaded(struct gateway *g)
-{
-	if (!g->reloaded || g->n_tasks > g->n_idle)
-		return;
-	conf_free(g->conf);
-	g->conf = g->reloaded;
-	g->reloaded = NULL;
-}
-
 static void turn(struct gateway *g)
 {
 	if (sheaf_drive(g->fs, 1, wait_ms(g)))
 		dispatch_events(g);
 	nfs_tasks_run_ready(g);
-	use_reloaded(g);
 	tcp_flush_all(g);
 	tcp_resume_all(g);
 	sweep(g);
@@ -100,12 +90,42 @@ void gateway_run(struct gateway *g)
 
 	while (!g->stopping)
 		turn(g);
+	nlm_cancel_all(g);
 	end = time_now() + DRAIN_NS;
 	while (g->n_calls && time_now() < end)
 		turn(g);
 	nfs_files_close(g);
 	while (g->n_tasks > g->n_idle && time_now() < end)
 		turn(g);
+}
+
+/* ---- the cluster file ---- */
+
+struct nfs_conf *conf_take(struct gateway *g)
+{
+	g->conf_now->refs++;
+	return g->conf_now;
+}
+
+void conf_give(struct nfs_conf *c)
+{
+	if (!c || --c->refs)
+		return;
+	conf_free(c->conf);
+	free(c);
+}
+
+int gateway_use(struct gateway *g, struct conf *c)
+{
+	struct nfs_conf *n = calloc(1, sizeof(*n));
+
+	if (!n)
+		return -ENOMEM;
+	*n = (struct nfs_conf){ c, 1 };
+	conf_give(g->conf_now);
+	g->conf_now = n;
+	g->conf = c;
+	return 0;
 }
 
 /* ---- start and end ---- */
@@ -129,12 +149,15 @@ static int listen_at(struct gateway *g, const char *address)
 	int r = -ENOENT;
 
 	split_address(address, host, port);
+	g->port = (uint16_t)atoi(port);
 	if (getaddrinfo(host, port, &hints, &found))
 		return -EADDRNOTAVAIL;
 	for (struct addrinfo *a = found; a && r; a = a->ai_next) {
 		r = tcp_listen(g, a->ai_addr, a->ai_addrlen);
 		if (!r)
 			r = udp_listen(g, a->ai_addr, a->ai_addrlen);
+		if (!r)
+			portmap_start(g, a->ai_addr, a->ai_addrlen);
 	}
 	freeaddrinfo(found);
 	return r;
@@ -148,10 +171,14 @@ int gateway_start(struct gateway *g)
 	list_init(&g->conns);
 	list_init(&g->paused);
 	list_init(&g->unsent);
+	list_init(&g->lock_waits);
+	list_init(&g->asking);
 	g->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (g->epoll < 0)
 		return -errno;
 	r = nfs_files_init(g);
+	if (!r)
+		r = htab_init(&g->locked_files);
 	if (!r)
 		r = replay_init(g);
 	if (!r)
@@ -175,5 +202,6 @@ void gateway_end(struct gateway *g)
 	replay_end(g);
 	nfs_tasks_end(g);
 	memory_end(g);
+	htab_destroy(&g->locked_files);
 	close(g->epoll);
 }

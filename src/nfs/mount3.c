@@ -56,7 +56,7 @@ static void mount_mnt(struct nfs_call *c)
 	r->status = MOUNT_ESERVERFAULT;
 	if (!path)
 		return;
-	e = find(c->g->conf, path, &rest);
+	e = find(c->conf->conf, path, &rest);
 	if (!e)
 		r->status = MOUNT_ENOENT;
 	else if (export_enter(c, e) != NFS3_OK)
@@ -95,7 +95,7 @@ static struct wire_bytes net_text(struct nfs_call *c, const struct ip_net *n)
 
 static void mount_export(struct nfs_call *c)
 {
-	const struct conf *conf = c->g->conf;
+	const struct conf *conf = c->conf->conf;
 	struct wire_mount_exports *r = c->res;
 	char path[CONF_NAME_MAX + 1];
 

@@ -61,13 +61,20 @@ struct nfs_counts {
 	uint64_t ns; /* time of all of them, from receipt to reply */
 };
 #define PROCEDURES_MAX 32
-#define PROGRAMS_MAX 4
+#define PROGRAMS_MAX 6
+
+/* A cluster file, kept while calls point into it. */
+struct nfs_conf {
+	struct conf *conf;
+	unsigned refs;
+};
 
 struct gateway {
 	struct sheaf *fs;
 	const char *conf_path;
-	struct conf *conf;
-	struct conf *reloaded; /* replaces it when no call is in progress; or NULL */
+	struct conf *conf; /* that of `conf_now` */
+	struct nfs_conf *conf_now;
+	uint16_t port;
 	uint64_t fsid;
 	struct mac_key *handle_key;
 	int epoll;
@@ -89,12 +96,24 @@ struct gateway {
 	/* nfs_files.c */
 	struct htab files;
 	struct list idle_files; /* by time of use */
+	/* nlm_files.c, nlm_wait.c */
+	struct htab locked_files;
+	struct list lock_waits;
+	unsigned n_lock_waits;
+	/* rpc_ask.c */
+	struct list asking;
+	uint32_t next_xid;
 	/* replay.c */
 	struct htab replays;
 	struct list replays_by_age;
 	size_t n_replays;
 	struct nfs_counts counts[PROGRAMS_MAX][PROCEDURES_MAX];
 };
+
+/* Takes over a cluster file, which may replace another one. */
+int gateway_use(struct gateway *g, struct conf *c);
+struct nfs_conf *conf_take(struct gateway *g);
+void conf_give(struct nfs_conf *c); /* NULL is allowed */
 
 int gateway_start(struct gateway *g);
 void gateway_run(struct gateway *g); /* until g->stopping */
@@ -107,6 +126,8 @@ int nfs_tasks_init(struct gateway *g);
 void nfs_task_submit(struct nfs_call *c);
 /* Calls run(arg) on a task, at once and until it is parked. -ENOMEM: no task is free. */
 int nfs_task_start(struct gateway *g, void (*run)(void *arg), void *arg);
+/* The same, but not before the running task is parked or has ended. */
+int nfs_task_later(struct gateway *g, void (*run)(void *arg), void *arg);
 bool nfs_task_is_free(struct gateway *g);
 /* For waits of a task that are none of libsheaf's: nfs_task_wake(), from any thread, ends the
  * nfs_task_sleep() of nfs_task_self(), also if it comes first. */
@@ -166,6 +187,7 @@ struct nfs_call {
 	const struct rpc_proc *proc;
 	uint32_t uid, gid, n_gids, gids[GIDS_MAX]; /* the caller; after export_enter() squashed */
 	struct sheaf_cred cred; /* the same for libsheaf */
+	struct nfs_conf *conf; /* while it is executed */
 	const struct conf_export *export; /* after handle_enter() */
 	void *args, *res;
 	struct nfs_buf *out; /* RECORD_MARK bytes, then the reply */
@@ -193,6 +215,26 @@ void tcp_end(struct gateway *g);
 int udp_listen(struct gateway *g, const struct sockaddr *a, socklen_t len);
 /* IPv4 addresses become mapped ones. */
 void origin_of(const struct sockaddr_storage *a, struct origin *o, uint16_t *port);
+
+/* ---- rpc_ask.c: calls to clients ---- */
+
+struct rpc_question {
+	uint32_t program, version, procedure;
+	xdr_any args, res;
+	void *a, *r; /* the result must not hold bytes or arrays that are used */
+};
+/* Asks over UDP, on a task. 0, -ETIMEDOUT after some seconds, or another -errno. */
+int rpc_ask(struct gateway *g, const struct origin *to, uint16_t port,
+	    const struct rpc_question *q);
+void rpc_ask_sweep(struct gateway *g); /* once a second: repeats questions */
+
+/* ---- portmap.c ---- */
+
+void portmap_start(struct gateway *g, const struct sockaddr *a, socklen_t len);
+
+/* ---- nlm_wait.c ---- */
+
+void nlm_cancel_all(struct gateway *g); /* no lock is waited for any more */
 
 /* ---- replay.c: replies to calls that must not be executed twice ---- */
 
@@ -291,7 +333,8 @@ int set3_apply(struct nfs_call *c, const struct sheaf_handle *h, const struct wi
 
 /* ---- the programs ---- */
 
-extern const struct rpc_program nfs3_program, mount3_program;
+extern const struct rpc_program nfs3_program, mount3_program, nlm4_program, nsm_program,
+	portmap_program;
 /* clang-format off */
 #define NFS3_OPS(OP) \
 	OP(getattr) OP(setattr) OP(lookup) OP(access) OP(readlink) OP(read) OP(write) OP(create) \

@@ -151,6 +151,18 @@ int nfs_task_start(struct gateway *g, void (*run)(void *arg), void *arg)
 	return 0;
 }
 
+int nfs_task_later(struct gateway *g, void (*run)(void *arg), void *arg)
+{
+	struct task *t = task_take(g);
+
+	if (!t)
+		return -ENOMEM;
+	t->run = run;
+	t->arg = arg;
+	task_resume(t);
+	return 0;
+}
+
 void *nfs_task_self(void)
 {
 	return running;

@@ -106,7 +106,10 @@ static void reload(struct gateway *g)
 		return;
 	}
 	strcpy(c->nfs.address, g->conf->nfs.address);
-	g->reloaded = c; /* once no call uses the old one */
+	if (gateway_use(g, c)) {
+		conf_free(c);
+		return;
+	}
 	log_info("nfs", "%u exports from now on", c->n_exports);
 }
 
@@ -146,6 +149,7 @@ static void block_signals(sigset_t *set)
 static int load(struct gateway *g, struct nfsd_opts *o)
 {
 	static char path[CONF_PATH_MAX];
+	struct conf *c;
 	char err[512];
 
 	if (conf_find(o->conf, path, sizeof(path), err, sizeof(err)))
@@ -153,8 +157,10 @@ static int load(struct gateway *g, struct nfsd_opts *o)
 	if (strncmp(path, "local:", 6) == 0)
 		return failed(o, "%s is inside one process; a gateway needs servers", path);
 	g->conf_path = path;
-	if (conf_load(path, &g->conf, err, sizeof(err)))
+	if (conf_load(path, &c, err, sizeof(err)))
 		return failed(o, "%s", err);
+	if (gateway_use(g, c))
+		return failed(o, "out of memory");
 	if (o->address && strlen(o->address) < CONF_ADDR_MAX && strrchr(o->address, ':'))
 		strcpy(g->conf->nfs.address, o->address);
 	else if (o->address)
@@ -214,7 +220,7 @@ int nfsd_main(int argc, char **argv)
 		_exit(0); /* calls wait for servers that do not answer */
 	gateway_end(g);
 	sheaf_disconnect(g->fs);
-	conf_free(g->conf);
+	conf_give(g->conf_now);
 	mac_key_free(g->handle_key);
 	return 0;
 }

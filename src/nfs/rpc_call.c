@@ -7,7 +7,9 @@
 
 #define ARENA_MAX (4 * MIB)
 
-const struct rpc_program *const rpc_programs[] = { &nfs3_program, &mount3_program, NULL };
+const struct rpc_program *const rpc_programs[] = { &nfs3_program, &mount3_program,  &nlm4_program,
+						   &nsm_program,  &portmap_program, NULL };
+_Static_assert(ARRAY_LEN(rpc_programs) - 1 <= PROGRAMS_MAX, "counters");
 
 struct nfs_call *call_new(struct gateway *g, const struct rpc_transport *t, void *conn)
 {
@@ -33,6 +35,7 @@ void call_free(struct nfs_call *c)
 	buf_give(c->g, c->in);
 	buf_give(c->g, c->out);
 	buf_give(c->g, c->data);
+	conf_give(c->conf);
 	arena_destroy(&c->arena);
 	c->g->n_calls--;
 	free(c);
@@ -196,6 +199,7 @@ void call_execute(struct nfs_call *c)
 	}
 	if (!dispatch(c))
 		return;
+	c->conf = conf_take(c->g);
 	c->args = call_alloc(c, MAX(c->proc->args_size, 1));
 	c->res = call_alloc(c, MAX(c->proc->res_size, 1));
 	if (!c->args || !c->res)

@@ -8,19 +8,25 @@
 
 #include "xdr/gen/nfs3_test.h"
 
+#include "xdr/gen/nlm4_test.h"
+
 #include "xdr/gen/rpc_test.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const struct wire_case *choose(unsigned n)
 {
-	n %= ARRAY_LEN(cases_rpc) + ARRAY_LEN(cases_mount3) + ARRAY_LEN(cases_nfs3);
+	n %= ARRAY_LEN(cases_rpc) + ARRAY_LEN(cases_mount3) + ARRAY_LEN(cases_nlm4) +
+	     ARRAY_LEN(cases_nfs3);
 	if (n < ARRAY_LEN(cases_rpc))
 		return &cases_rpc[n];
 	n -= ARRAY_LEN(cases_rpc);
 	if (n < ARRAY_LEN(cases_mount3))
 		return &cases_mount3[n];
-	return &cases_nfs3[n - ARRAY_LEN(cases_mount3)];
+	n -= ARRAY_LEN(cases_mount3);
+	if (n < ARRAY_LEN(cases_nlm4))
+		return &cases_nlm4[n];
+	return &cases_nfs3[n - ARRAY_LEN(cases_nlm4)];
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -39,6 +45,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	(void)bounds_rpc;
 	(void)bounds_mount3;
 	(void)bounds_nfs3;
+	(void)bounds_nlm4;
 	arena_init(&a, 4 * MIB);
 	xdr_decoder(&x, data + 1, size - 1, &a);
 	if (c->xdr(&x, v)) {

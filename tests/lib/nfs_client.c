@@ -4,9 +4,46 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+void nfs_exports(const struct cluster *c, const char *text)
+{
+	FILE *f = fopen(c->conf, "a");
+
+	CHECK(f);
+	CHECK(fputs(text, f) >= 0);
+	CHECK_EQ(fclose(f), 0);
+}
+
+pid_t nfs_gateway_start(const struct cluster *c, uint32_t port)
+{
+	const char *build = getenv("SHEAF_BUILD");
+	char program[CLUSTER_PATH], address[64], fd_text[16], line[512] = "";
+	const char *argv[] = { program,	      "--conf", c->conf,       "--address", address,
+			       "--log-level", "error",	"--notify-fd", fd_text,	    NULL };
+	int ends[2];
+	pid_t pid;
+
+	CHECK(build);
+	snprintf(program, sizeof(program), "%s/bin/sheaf-nfsd", build);
+	snprintf(address, sizeof(address), "127.0.0.1:%u", port);
+	CHECK_EQ(pipe2(ends, O_CLOEXEC), 0);
+	snprintf(fd_text, sizeof(fd_text), "%d", ends[1]);
+	pid = process_start(argv, ends[1]);
+	close(ends[1]);
+	CHECK(read(ends[0], line, sizeof(line) - 1) > 0);
+	CHECK_STR(line, "ready\n");
+	close(ends[0]);
+	return pid;
+}
+
 void nfs_dial(struct nfs_client *c, uint32_t port, uint32_t uid)
 {
+	nfs_dial_from(c, port, uid, "127.0.0.1");
+}
+
+void nfs_dial_from(struct nfs_client *c, uint32_t port, uint32_t uid, const char *address)
+{
 	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
+	struct sockaddr_in own = { .sin_family = AF_INET };
 	struct timeval limit = { .tv_sec = PATIENCE_S };
 
 	memset(c, 0, sizeof(*c));
@@ -16,6 +53,8 @@ void nfs_dial(struct nfs_client *c, uint32_t port, uint32_t uid)
 	c->out = malloc(NFS_MESSAGE_MAX);
 	c->in = malloc(NFS_MESSAGE_MAX);
 	CHECK(c->fd >= 0 && c->out && c->in);
+	CHECK_EQ(inet_pton(AF_INET, address, &own.sin_addr), 1);
+	CHECK_EQ(bind(c->fd, (struct sockaddr *)&own, sizeof(own)), 0);
 	setsockopt(c->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
 	CHECK_EQ(connect(c->fd, (struct sockaddr *)&a, sizeof(a)), 0);
 	arena_init(&c->arena, 8 * MIB);

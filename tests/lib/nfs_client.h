@@ -3,7 +3,7 @@
 #ifndef SHEAF_TEST_NFS_CLIENT_H
 #define SHEAF_TEST_NFS_CLIENT_H
 
-#include "test_process.h"
+#include "cluster.h"
 #include "xdr/sunrpc.h"
 
 #define NFS_MESSAGE_MAX (NFS3_DATA_MAX + 64 * KIB)
@@ -19,7 +19,13 @@ struct nfs_client {
 	struct wire_bytes root; /* after nfs_mount() */
 };
 
+/* Adds sections to the cluster file. */
+void nfs_exports(const struct cluster *c, const char *text);
+/* Starts a gateway at 127.0.0.1:port and waits until it serves. */
+pid_t nfs_gateway_start(const struct cluster *c, uint32_t port);
+
 void nfs_dial(struct nfs_client *c, uint32_t port, uint32_t uid);
+void nfs_dial_from(struct nfs_client *c, uint32_t port, uint32_t uid, const char *address);
 void nfs_hang_up(struct nfs_client *c);
 
 /* Encodes a call into c->out, behind 4 bytes for the record mark. */

@@ -1,6 +1,5 @@
 /* The NFS gateway as its clients see it: mounting, all procedures of NFSv3, exports, and calls that
  * no kernel sends. */
-#include "cluster.h"
 #include "nfs_client.h"
 
 static struct cluster c;
@@ -18,33 +17,9 @@ static const char exports[] =
 	"[export.ports]\npath = /home\n"
 	"[export.far]\npath = /home\nnetworks = 192.0.2.0/24\ninsecure = yes\n";
 
-static void add_to_conf(const char *text)
-{
-	FILE *f = fopen(c.conf, "a");
-
-	CHECK(f);
-	CHECK(fputs(text, f) >= 0);
-	CHECK_EQ(fclose(f), 0);
-}
-
 static void gateway_start(void)
 {
-	const char *build = getenv("SHEAF_BUILD");
-	char program[CLUSTER_PATH], address[64], fd_text[16], line[512] = "";
-	const char *argv[] = { program,	      "--conf", c.conf,	       "--address", address,
-			       "--log-level", "error",	"--notify-fd", fd_text,	    NULL };
-	int ends[2];
-
-	CHECK(build);
-	snprintf(program, sizeof(program), "%s/bin/sheaf-nfsd", build);
-	snprintf(address, sizeof(address), "127.0.0.1:%u", port);
-	CHECK_EQ(pipe2(ends, O_CLOEXEC), 0);
-	snprintf(fd_text, sizeof(fd_text), "%d", ends[1]);
-	gateway = process_start(argv, ends[1]);
-	close(ends[1]);
-	CHECK(read(ends[0], line, sizeof(line) - 1) > 0);
-	CHECK_STR(line, "ready\n");
-	close(ends[0]);
+	gateway = nfs_gateway_start(&c, port);
 }
 
 static void gateway_kill(void)
@@ -503,7 +478,7 @@ static void a_removed_export_makes_handles_stale(void)
 	struct stat before;
 
 	CHECK_EQ(stat(c.conf, &before), 0);
-	add_to_conf("[export.short]\npath = /home\ninsecure = yes\n");
+	nfs_exports(&c, "[export.short]\npath = /home\ninsecure = yes\n");
 	kill(gateway, SIGHUP);
 	CHECK(WITHIN(PATIENCE_S, nfs_mount(&root, "/short", &h) == MOUNT_OK));
 	CHECK_EQ(nfs_getattr(&root, &h, &a), NFS3_OK);
@@ -747,7 +722,7 @@ static void it_stops_and_uses_no_processor_when_idle(void)
 static void begin(void)
 {
 	cluster_create(&c, NULL);
-	add_to_conf(exports);
+	nfs_exports(&c, exports);
 	cluster_start(&c);
 	fs = client_connect(c.conf);
 	CHECK_EQ(sheaf_mkdir(fs, "/home", 0777), 0);

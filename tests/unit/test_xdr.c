@@ -16,10 +16,12 @@
 
 #include "xdr/gen/nfs3_test.h"
 
+#include "xdr/gen/nlm4_test.h"
+
 #define WIRE_MAX (16 * MIB)
 
 /* clang-format off */
-#define TABLES(T) T(sheaf) T(record) T(export) T(rpc) T(mount3) T(nfs3)
+#define TABLES(T) T(sheaf) T(record) T(export) T(rpc) T(mount3) T(nfs3) T(nlm4)
 /* clang-format on */
 #define TABLE(name) \
 	{ cases_##name, bounds_##name, ARRAY_LEN(cases_##name), ARRAY_LEN(bounds_##name) },

@@ -1,0 +1,109 @@
+/* The portmapper: clients ask it for the port of a program. The gateway answers itself at port 111,
+ * for its own programs, unless a portmapper of the host does; then it registers there. */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "nfs/nfs_priv.h"
+
+static bool is_served(const struct wire_portmap_entry *e)
+{
+	for (size_t i = 0; rpc_programs[i]; i++)
+		if (rpc_programs[i]->number == e->program && rpc_programs[i]->version == e->version)
+			return e->protocol == IPPROTO_TCP || e->protocol == IPPROTO_UDP;
+	return false;
+}
+
+static void portmap_getport(struct nfs_call *c)
+{
+	const struct wire_portmap_entry *a = c->args;
+	struct wire_portmap_port *r = c->res;
+
+	r->port = is_served(a) ? c->g->port : 0;
+}
+
+static void portmap_dump(struct nfs_call *c)
+{
+	static const uint32_t protocols[] = { IPPROTO_TCP, IPPROTO_UDP };
+	struct wire_portmap_list *r = c->res;
+
+	r->entries = call_alloc(c, 2 * PROGRAMS_MAX * sizeof(*r->entries));
+	for (size_t i = 0; r->entries && rpc_programs[i]; i++)
+		for (size_t k = 0; k < ARRAY_LEN(protocols); k++)
+			r->entries[r->n_entries++] =
+				(struct wire_portmap_entry){ rpc_programs[i]->number,
+							     rpc_programs[i]->version, protocols[k],
+							     c->g->port };
+}
+
+static const struct rpc_proc procs[] = {
+	[PORTMAP_NULL] = { .name = "null" },
+	[PORTMAP_GETPORT] =
+		RPC_PROC("getport", portmap_entry, portmap_port, portmap_getport, false),
+	[PORTMAP_DUMP] = { .name = "dump",
+			   .res = XDR_ANY(xdr_wire_portmap_list),
+			   .res_size = sizeof(struct wire_portmap_list),
+			   .run = portmap_dump },
+};
+
+const struct rpc_program portmap_program = { "portmap", PORTMAP_PROGRAM, PORTMAP_VERSION, procs,
+					     ARRAY_LEN(procs) };
+
+/* ---- registration ---- */
+
+static int set_one(struct gateway *g, uint32_t procedure, const struct wire_portmap_entry *e)
+{
+	static const struct origin here = {
+		.addr = { [10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1 }
+	};
+	struct wire_portmap_entry a = *e;
+	struct wire_portmap_done r = { false };
+	struct rpc_question q = { .program = PORTMAP_PROGRAM,
+				  .version = PORTMAP_VERSION,
+				  .procedure = procedure,
+				  .args = XDR_ANY(xdr_wire_portmap_entry),
+				  .a = &a,
+				  .res = XDR_ANY(xdr_wire_portmap_done),
+				  .r = &r };
+	int e2 = rpc_ask(g, &here, PORTMAP_PORT, &q);
+
+	return e2 ? e2 : r.done ? 0 : -EPERM;
+}
+
+/* On a task. */
+static void register_all(void *arg)
+{
+	static const uint32_t protocols[] = { IPPROTO_TCP, IPPROTO_UDP };
+	struct gateway *g = arg;
+	int r = 0;
+
+	for (size_t i = 0; rpc_programs[i] && !r; i++)
+		for (size_t k = 0; k < ARRAY_LEN(protocols) && !r; k++) {
+			struct wire_portmap_entry e = { rpc_programs[i]->number,
+							rpc_programs[i]->version, protocols[k],
+							g->port };
+
+			if (e.program == PORTMAP_PROGRAM)
+				continue;
+			set_one(g, PORTMAP_UNSET, &e); /* of an earlier gateway */
+			r = set_one(g, PORTMAP_SET, &e);
+		}
+	if (r)
+		log_info("nfs", "no portmapper has this gateway (%s): clients give the ports",
+			 error_text(r));
+}
+
+void portmap_start(struct gateway *g, const struct sockaddr *a, socklen_t len)
+{
+	struct sockaddr_storage at = { 0 };
+
+	memcpy(&at, a, len);
+	if (a->sa_family == AF_INET6)
+		((struct sockaddr_in6 *)&at)->sin6_port = htons(PORTMAP_PORT);
+	else
+		((struct sockaddr_in *)&at)->sin_port = htons(PORTMAP_PORT);
+	if (udp_listen(g, (struct sockaddr *)&at, len) == 0 &&
+	    tcp_listen(g, (struct sockaddr *)&at, len) == 0)
+		return;
+	if (nfs_task_start(g, register_all, g))
+		log_warn("nfs", "no task to register at the portmapper");
+}

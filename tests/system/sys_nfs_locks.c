@@ -1,0 +1,292 @@
+/* Locks of NFS clients. */
+#include "nfs_client.h"
+
+static struct cluster c;
+static struct sheaf *fs;
+static pid_t gateway;
+static uint32_t port;
+static struct nfs_client n; /* connected from 127.0.0.2, where this test is its lock manager */
+static struct nfs_handle top, file;
+
+static struct wire_nlm4_lock lock_of(int owner, uint64_t at, uint64_t len)
+{
+	static const char *const names[] = { "a", "b", "c" };
+
+	return (struct wire_nlm4_lock){ .caller = wire_text("host"),
+					.file = nfs_bytes(&file),
+					.owner = wire_text(names[owner]),
+					.svid = owner,
+					.offset = at,
+					.length = len };
+}
+
+#define NLM(procedure, args, a, res, r) \
+	nfs_call(&n, NLM_PROGRAM, NLM_VERSION, procedure, XDR_ANY(xdr_wire_##args), a, \
+		 XDR_ANY(xdr_wire_##res), r)
+
+static uint32_t lock(int owner, uint64_t at, uint64_t len, bool exclusive, bool block)
+{
+	struct wire_nlm4_lock_args a = { wire_text("cookie"),	  block, exclusive,
+					 lock_of(owner, at, len), false, 1 };
+	struct wire_nlm4_res r;
+
+	NLM(NLM_LOCK, nlm4_lock_args, &a, nlm4_res, &r);
+	CHECK(r.cookie.len == 6 && memcmp(r.cookie.p, "cookie", 6) == 0);
+	return r.status;
+}
+
+static uint32_t unlock(int owner, uint64_t at, uint64_t len)
+{
+	struct wire_nlm4_unlock_args a = { wire_text("u"), lock_of(owner, at, len) };
+	struct wire_nlm4_res r;
+
+	NLM(NLM_UNLOCK, nlm4_unlock_args, &a, nlm4_res, &r);
+	return r.status;
+}
+
+static uint32_t cancel(int owner, uint64_t at, uint64_t len)
+{
+	struct wire_nlm4_cancel_args a = { wire_text("x"), true, true, lock_of(owner, at, len) };
+	struct wire_nlm4_res r;
+
+	NLM(NLM_CANCEL, nlm4_cancel_args, &a, nlm4_res, &r);
+	return r.status;
+}
+
+/* The holder of a conflicting lock, or -1. */
+static int holder(int owner, uint64_t at, uint64_t len)
+{
+	struct wire_nlm4_test_args a = { wire_text("t"), true, lock_of(owner, at, len) };
+	struct wire_nlm4_test_res r;
+
+	NLM(NLM_TEST, nlm4_test_args, &a, nlm4_test_res, &r);
+	CHECK(r.test.status == NLM_OK || r.test.status == NLM_DENIED);
+	return r.test.status == NLM_OK ? -1 : r.test.holder.svid;
+}
+
+static void locks_of_owners_conflict(void)
+{
+	CHECK_EQ(lock(0, 0, 100, true, false), NLM_OK);
+	CHECK_EQ(lock(0, 0, 100, true, false), NLM_OK); /* a retransmission */
+	CHECK_EQ(lock(1, 50, 100, true, false), NLM_DENIED);
+	CHECK_EQ(lock(1, 100, 0, true, false), NLM_OK);
+	CHECK_EQ(holder(1, 0, 10), 0);
+	CHECK_EQ(holder(0, 1000000, 1), 1);
+	CHECK_EQ(holder(0, 0, 100), -1);
+	CHECK_EQ(unlock(0, 40, 20), NLM_OK); /* splits it */
+	CHECK_EQ(lock(2, 40, 20, false, false), NLM_OK);
+	CHECK_EQ(lock(2, 39, 1, false, false), NLM_DENIED);
+	for (int i = 0; i < 3; i++)
+		CHECK_EQ(unlock(i, 0, 0), NLM_OK);
+	CHECK_EQ(lock(2, 0, UINT64_MAX, true, false), NLM_OK);
+	CHECK_EQ(holder(0, 0, 0), 2);
+	CHECK_EQ(unlock(2, 0, UINT64_MAX), NLM_OK);
+	CHECK_EQ(holder(0, 0, 0), -1);
+}
+
+static void locks_of_sheaf_clients_conflict(void)
+{
+	struct sheaf_lock l = {
+		.size = sizeof(l), .type = F_WRLCK, .length = 10, .owner = 7, .pid = 70
+	};
+	struct sheaf_file *f;
+
+	CHECK_EQ(sheaf_open(fs, "/file", O_RDWR, 0, NULL, &f), 0);
+	CHECK_EQ(sheaf_lock(f, &l, 0), 0);
+	CHECK_EQ(lock(0, 5, 1, false, false), NLM_DENIED);
+	CHECK_EQ(holder(0, 5, 1), 70);
+	l.type = F_UNLCK;
+	CHECK_EQ(sheaf_lock(f, &l, 0), 0);
+	CHECK_EQ(lock(0, 5, 1, true, false), NLM_OK);
+	l.type = F_RDLCK;
+	CHECK_EQ(sheaf_lock(f, &l, 0), -EAGAIN);
+	CHECK_EQ(unlock(0, 5, 1), NLM_OK);
+	CHECK_EQ(sheaf_lock(f, &l, 0), 0);
+	CHECK_EQ(sheaf_close(f), 0);
+}
+
+/* ---- waiting ---- */
+
+static int udp_at(uint16_t number)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons(number) };
+	struct timeval limit = { .tv_sec = PATIENCE_S };
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	CHECK_EQ(inet_pton(AF_INET, "127.0.0.2", &a.sin_addr), 1);
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+	if (bind(fd, (struct sockaddr *)&a, sizeof(a))) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+/* Answers one call of the gateway with this result; the call's arguments go to `a`. */
+static void answer_one(int fd, uint32_t procedure, xdr_any args, void *a, xdr_any res, void *r,
+		       struct arena *arena)
+{
+	static uint8_t in[8192];
+	uint8_t out[1024];
+	struct wire_rpc_reply head = { .kind = RPC_REPLY };
+	struct wire_rpc_call call;
+	struct sockaddr_in from;
+	socklen_t len = sizeof(from);
+	struct xdr x;
+	ssize_t got;
+
+	do { /* late repetitions of another question are skipped */
+		got = recvfrom(fd, in, sizeof(in), 0, (struct sockaddr *)&from, &len);
+		CHECK(got > 0);
+		xdr_decoder(&x, in, (size_t)got, arena);
+		CHECK(xdr_wire_rpc_call(&x, &call));
+	} while (call.procedure != procedure);
+	CHECK(args(&x, a));
+	head.xid = call.xid;
+	xdr_encoder(&x, out, sizeof(out));
+	CHECK(xdr_wire_rpc_reply(&x, &head) && res(&x, r));
+	CHECK(sendto(fd, out, xdr_used(&x), 0, (struct sockaddr *)&from, len) > 0);
+}
+
+/* This test as the lock manager of 127.0.0.2: gets the call that grants a lock. */
+static void await_granted(int portmap, int manager, int owner, uint32_t status)
+{
+	struct wire_portmap_entry e;
+	struct wire_portmap_port p = { 4045 };
+	struct wire_nlm4_test_args a;
+	struct wire_nlm4_res r = { .status = status };
+	struct arena arena;
+
+	arena_init(&arena, 65536);
+	answer_one(portmap, PORTMAP_GETPORT, XDR_ANY(xdr_wire_portmap_entry), &e,
+		   XDR_ANY(xdr_wire_portmap_port), &p, &arena);
+	CHECK(e.program == NLM_PROGRAM && e.version == NLM_VERSION);
+	answer_one(manager, NLM_GRANTED, XDR_ANY(xdr_wire_nlm4_test_args), &a,
+		   XDR_ANY(xdr_wire_nlm4_res), &r, &arena);
+	CHECK_EQ(a.lock.svid, owner);
+	CHECK(a.lock.file.len == file.len && memcmp(a.lock.file.p, file.bytes, file.len) == 0);
+	arena_destroy(&arena);
+}
+
+static void a_waiting_lock_is_granted_by_a_call(void)
+{
+	int portmap = udp_at(PORTMAP_PORT), manager = udp_at(4045);
+
+	if (portmap < 0)
+		return; /* without privileges */
+	CHECK_EQ(lock(0, 0, 10, true, false), NLM_OK);
+	CHECK_EQ(lock(1, 0, 10, true, true), NLM_BLOCKED);
+	CHECK_EQ(lock(1, 0, 10, true, true), NLM_BLOCKED); /* a retransmission */
+	CHECK_EQ(unlock(0, 0, 10), NLM_OK);
+	await_granted(portmap, manager, 1, NLM_OK);
+	CHECK(WITHIN(PATIENCE_S, holder(0, 0, 10) == 1));
+	/* a client that does not want it any more */
+	CHECK_EQ(lock(2, 0, 10, true, true), NLM_BLOCKED);
+	CHECK_EQ(unlock(1, 0, 10), NLM_OK);
+	await_granted(portmap, manager, 2, NLM_DENIED);
+	CHECK(WITHIN(PATIENCE_S, holder(0, 0, 10) == -1));
+	close(portmap);
+	close(manager);
+}
+
+static void a_cancelled_lock_is_not_granted(void)
+{
+	CHECK_EQ(lock(0, 0, 10, true, false), NLM_OK);
+	CHECK_EQ(lock(1, 0, 10, true, true), NLM_BLOCKED);
+	CHECK_EQ(cancel(1, 0, 10), NLM_OK);
+	CHECK_EQ(cancel(1, 0, 10), NLM_DENIED);
+	CHECK_EQ(unlock(0, 0, 10), NLM_OK);
+	CHECK(WITHIN(PATIENCE_S, holder(2, 0, 10) == -1));
+	pause_ms(200);
+	CHECK_EQ(holder(2, 0, 10), -1);
+}
+
+/* ---- ends ---- */
+
+static void a_restarted_client_loses_its_locks(void)
+{
+	struct wire_nsm_notify_args a = { wire_text("other"), 3 };
+
+	CHECK_EQ(lock(0, 0, 10, true, false), NLM_OK);
+	CHECK_EQ(lock(1, 20, 10, true, false), NLM_OK);
+	nfs_call(&n, NSM_PROGRAM, NSM_VERSION, NSM_NOTIFY, XDR_ANY(xdr_wire_nsm_notify_args), &a,
+		 NULL, NULL);
+	CHECK_EQ(holder(2, 0, 10), 0);
+	a.host = wire_text("host");
+	nfs_call(&n, NSM_PROGRAM, NSM_VERSION, NSM_NOTIFY, XDR_ANY(xdr_wire_nsm_notify_args), &a,
+		 NULL, NULL);
+	CHECK_EQ(holder(2, 0, 0), -1);
+}
+
+static void a_killed_gateway_leaves_no_locks(void)
+{
+	CHECK_EQ(lock(0, 0, 10, true, false), NLM_OK);
+	kill(gateway, SIGKILL);
+	process_wait(gateway);
+	gateway = nfs_gateway_start(&c, port);
+	nfs_hang_up(&n);
+	nfs_dial_from(&n, port, 0, "127.0.0.2");
+	CHECK(WITHIN(PATIENCE_S, lock(1, 0, 10, true, false) == NLM_OK)); /* after the lease */
+	CHECK_EQ(unlock(1, 0, 10), NLM_OK);
+}
+
+static void stale_and_foreign_files_are_refused(void)
+{
+	struct nfs_handle kept = file;
+
+	file.bytes[20] ^= 1;
+	CHECK_EQ(lock(0, 0, 10, true, false), NLM_STALE);
+	CHECK_EQ(unlock(0, 0, 10), NLM_STALE);
+	file = kept;
+	CHECK_EQ(lock(0, UINT64_MAX - 3, 2, true, false), NLM_FBIG);
+}
+
+static uint32_t port_of(uint32_t program, uint32_t version, uint32_t protocol)
+{
+	struct wire_portmap_entry a = { program, version, protocol, 0 };
+	struct wire_portmap_port r;
+
+	nfs_call(&n, PORTMAP_PROGRAM, PORTMAP_VERSION, PORTMAP_GETPORT,
+		 XDR_ANY(xdr_wire_portmap_entry), &a, XDR_ANY(xdr_wire_portmap_port), &r);
+	return r.port;
+}
+
+static void the_portmapper_knows_the_port(void)
+{
+	struct wire_portmap_list l;
+
+	CHECK_EQ(port_of(NFS3_PROGRAM, 3, IPPROTO_TCP), port);
+	CHECK_EQ(port_of(NLM_PROGRAM, 4, IPPROTO_UDP), port);
+	CHECK_EQ(port_of(NFS3_PROGRAM, 2, IPPROTO_TCP), 0);
+	CHECK_EQ(port_of(NFS3_PROGRAM, 3, 1), 0);
+	nfs_call(&n, PORTMAP_PROGRAM, PORTMAP_VERSION, PORTMAP_DUMP, NULL, NULL,
+		 XDR_ANY(xdr_wire_portmap_list), &l);
+	CHECK_EQ(l.n_entries, 10);
+}
+
+static void begin(void)
+{
+	cluster_create(&c, NULL);
+	nfs_exports(&c, "[export.all]\npath = /\nsquash = none\ninsecure = yes\n");
+	cluster_start(&c);
+	fs = client_connect(c.conf);
+	port = free_ports(1);
+	gateway = nfs_gateway_start(&c, port);
+	nfs_dial_from(&n, port, 0, "127.0.0.2");
+	CHECK_EQ(nfs_mount(&n, "/all", &top), MOUNT_OK);
+	CHECK_EQ(nfs_create(&n, &top, "file", CREATE3_GUARDED, 0644, &file), NFS3_OK);
+}
+
+static void end(void)
+{
+	nfs_hang_up(&n);
+	kill(gateway, SIGTERM);
+	CHECK_EQ(process_wait(gateway), 0);
+	sheaf_disconnect(fs);
+	cluster_stop(&c);
+}
+
+SYS_MAIN(NULL, begin, end, TEST(locks_of_owners_conflict), TEST(locks_of_sheaf_clients_conflict),
+	 TEST(a_waiting_lock_is_granted_by_a_call), TEST(a_cancelled_lock_is_not_granted),
+	 TEST(a_restarted_client_loses_its_locks), TEST(a_killed_gateway_leaves_no_locks),
+	 TEST(stale_and_foreign_files_are_refused), TEST(the_portmapper_knows_the_port))
