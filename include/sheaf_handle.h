@@ -31,6 +31,17 @@ SHEAF_API int sheaf_h_lookup(struct sheaf *fs, const struct sheaf_cred *c, struc
 SHEAF_API int sheaf_h_getattr(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h,
 			      struct stat *st);
 
+/* The same with what struct stat lacks. */
+struct sheaf_attr {
+	uint32_t size; /* in: sizeof(struct sheaf_attr) */
+	int growing; /* the file has writers: `change` may be older than size and times */
+	uint64_t change; /* as sheaf_file_change(), and as in struct sheaf_dir_after */
+	struct timespec btime; /* when it was created */
+	struct stat st;
+};
+SHEAF_API int sheaf_h_attr(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h,
+			   struct sheaf_attr *a);
+
 SHEAF_API int sheaf_h_layout(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h,
 			     struct sheaf_layout_info *l);
 

@@ -52,6 +52,28 @@ int sheaf_h_getattr(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_h
 	return end_stat(fs, op, NULL, st);
 }
 
+int sheaf_h_attr(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h,
+		 struct sheaf_attr *a)
+{
+	struct cop *op;
+	int r;
+
+	if (a->size < sizeof(*a))
+		return -EINVAL;
+	op = api_begin(fs, c);
+	client_getattr(op, h);
+	r = (int)api_wait(fs, op);
+	if (!r) {
+		a->growing = op->attr.unsettled;
+		a->change = op->attr.change;
+		a->btime.tv_sec = op->attr.btime / (int64_t)NSEC_PER_SEC;
+		a->btime.tv_nsec = op->attr.btime % (int64_t)NSEC_PER_SEC;
+		attr_to_stat(&op->attr, &a->st);
+	}
+	api_release(fs, op);
+	return r;
+}
+
 int sheaf_h_setattr(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h,
 		    unsigned which, const struct stat *in, struct stat *out)
 {
