@@ -94,11 +94,23 @@ struct wire_attr3 *attr3_copy(struct nfs_call *c, const struct stat *st)
 	return a;
 }
 
+int attr3_ask(struct nfs_call *c, const struct sheaf_handle *h, struct stat *st)
+{
+	struct sheaf_attr a = { .size = sizeof(a) };
+	int r = sheaf_h_attr(c->g->fs, &c->cred, *h, &a);
+
+	if (!r)
+		*st = a.st;
+	if (!r && S_ISDIR(a.st.st_mode))
+		dir3_seen(c->g, h->ino, a.change, &a.st);
+	return r;
+}
+
 struct wire_attr3 *attr3_get(struct nfs_call *c, const struct sheaf_handle *h)
 {
 	struct stat st;
 
-	return sheaf_h_getattr(c->g->fs, &c->cred, *h, &st) ? NULL : attr3_copy(c, &st);
+	return attr3_ask(c, h, &st) ? NULL : attr3_copy(c, &st);
 }
 
 uint32_t name3_copy(const struct wire_bytes *n, char out[NAME_BUF])
@@ -110,17 +122,6 @@ uint32_t name3_copy(const struct wire_bytes *n, char out[NAME_BUF])
 	memcpy(out, n->p, n->len);
 	out[n->len] = 0;
 	return NFS3_OK;
-}
-
-struct wire_attr3 *dir3_after(struct nfs_call *c, const struct sheaf_handle *dir)
-{
-	struct sheaf_dir_after after[2];
-	int n = sheaf_h_dir_after(after);
-
-	for (int i = 0; i < n; i++)
-		if (after[i].dir.ino == dir->ino)
-			return attr3_copy(c, &after[i].st);
-	return attr3_get(c, dir);
 }
 
 /* ---- new attributes ---- */

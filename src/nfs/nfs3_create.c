@@ -36,7 +36,7 @@ static void end(struct nfs_call *c, struct making *m, int r)
 	c->failed = m->status;
 	if (m->status != NFS3_OK)
 		return;
-	res->created.dir.after = dir3_after(c, &m->dir);
+	dir3_changed(c, &m->dir, &res->created.dir);
 	res->created.attributes = attr3_copy(c, &m->st);
 	if (there && handle_make(c, &m->made, &there->object))
 		res->created.object = there;

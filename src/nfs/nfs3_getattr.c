@@ -10,7 +10,7 @@ void nfs3_getattr(struct nfs_call *c)
 
 	r->status = handle_enter(c, &a->object, &h);
 	if (r->status == NFS3_OK)
-		r->status = nfs3_status_of(sheaf_h_getattr(c->g->fs, &c->cred, h, &st));
+		r->status = nfs3_status_of(attr3_ask(c, &h, &st));
 	if (r->status == NFS3_OK)
 		attr3_of(c->g, &st, &r->attributes);
 	c->failed = r->status;
@@ -60,7 +60,7 @@ void nfs3_access(struct nfs_call *c)
 
 	r->status = handle_enter(c, &a->object, &h);
 	if (r->status == NFS3_OK)
-		r->status = nfs3_status_of(sheaf_h_getattr(c->g->fs, &c->cred, h, &st));
+		r->status = nfs3_status_of(attr3_ask(c, &h, &st));
 	c->failed = r->status;
 	if (r->status != NFS3_OK)
 		return;

@@ -22,7 +22,7 @@ static void remove_name(struct nfs_call *c, bool dir)
 						 sheaf_h_unlink(c->g->fs, &c->cred, h, name));
 	c->failed = r->status;
 	if (r->status == NFS3_OK)
-		r->change.after = dir3_after(c, &h);
+		dir3_changed(c, &h, &r->change);
 }
 
 void nfs3_remove(struct nfs_call *c)

@@ -36,8 +36,11 @@ void nfs3_rename(struct nfs_call *c)
 	c->failed = r->status;
 	if (r->status != NFS3_OK)
 		return;
-	r->from.after = dir3_after(c, &dir);
-	r->to.after = dir2.ino == dir.ino ? r->from.after : dir3_after(c, &dir2);
+	dir3_changed(c, &dir, &r->from);
+	if (dir2.ino == dir.ino)
+		r->to = r->from;
+	else
+		dir3_changed(c, &dir2, &r->to);
 }
 
 void nfs3_link(struct nfs_call *c)
@@ -60,6 +63,6 @@ void nfs3_link(struct nfs_call *c)
 	c->failed = r->status;
 	if (r->status != NFS3_OK)
 		return;
-	r->dir.after = dir3_after(c, &dir);
+	dir3_changed(c, &dir, &r->dir);
 	r->attributes = attr3_copy(c, &st);
 }

@@ -69,6 +69,12 @@ struct nfs_conf {
 	unsigned refs;
 };
 
+#define DIR_STATES 4096
+struct dir_state {
+	uint64_t ino, change; /* ino 0: empty */
+	struct wire_before3 state;
+};
+
 struct gateway {
 	struct sheaf *fs;
 	const char *conf_path;
@@ -96,6 +102,7 @@ struct gateway {
 	/* nfs_files.c */
 	struct htab files;
 	struct list idle_files; /* by time of use */
+	struct dir_state dirs[DIR_STATES]; /* nfs_dirs.c */
 	/* nlm_files.c, nlm_wait.c */
 	struct htab locked_files;
 	struct list lock_waits;
@@ -319,17 +326,23 @@ uint32_t nfs3_status_of(int r); /* 0 or -errno; counts nothing */
 void attr3_of(const struct gateway *g, const struct stat *st, struct wire_attr3 *a);
 /* Attributes in the call's arena, or NULL: they are optional in replies. */
 struct wire_attr3 *attr3_copy(struct nfs_call *c, const struct stat *st);
+int attr3_ask(struct nfs_call *c, const struct sheaf_handle *h, struct stat *st); /* 0 or -errno */
 struct wire_attr3 *attr3_get(struct nfs_call *c, const struct sheaf_handle *h);
 /* A name as libsheaf takes it; an nfs3_status. */
 #define NAME_BUF (NFS3_NAME_MAX + 1)
 uint32_t name3_copy(const struct wire_bytes *n, char out[NAME_BUF]);
-/* The attributes of a directory after the change of names that this call has just made. */
-struct wire_attr3 *dir3_after(struct nfs_call *c, const struct sheaf_handle *dir);
 /* What a SETATTR or CREATE asks for besides the size: SHEAF_SET_*; 0: nothing. */
 unsigned set3_of(const struct wire_new_attr3 *a, struct stat *st);
 /* Applies it; with the owner's rights where the caller has them. 0 or -errno. */
 int set3_apply(struct nfs_call *c, const struct sheaf_handle *h, const struct wire_new_attr3 *a,
 	       struct stat *out);
+
+/* ---- nfs_dirs.c: states of directories ---- */
+
+/* The directory was seen in this state. */
+void dir3_seen(struct gateway *g, uint64_t ino, uint64_t change, const struct stat *st);
+/* The state of a directory before and after the change of names that this call has just made. */
+void dir3_changed(struct nfs_call *c, const struct sheaf_handle *dir, struct wire_change3 *out);
 
 /* ---- the programs ---- */
 

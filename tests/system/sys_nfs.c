@@ -248,6 +248,35 @@ static void names_are_made_and_removed(void)
 	CHECK(WITHIN(PATIENCE_S, nfs_getattr(&root, &f, &a) == NFS3_ESTALE));
 }
 
+/* Clients keep their caches of a directory if the state before a change is the one that they know. */
+static void changes_tell_the_state_before(void)
+{
+	struct wire_create3_args a = { 0 };
+	struct wire_create3_res r;
+	struct wire_attr3 at;
+	struct nfs_handle d;
+	uint32_t mode = 0600;
+
+	CHECK_EQ(nfs_mkdir(&root, &top, "wcc", &d), NFS3_OK);
+	CHECK_EQ(nfs_getattr(&root, &d, &at), NFS3_OK);
+	a.how.unchecked.mode = &mode;
+	for (int i = 0; i < 3; i++) {
+		a.where = (struct wire_place3){ nfs_bytes(&d),
+						wire_text(i ? i > 1 ? "c" : "b" : "a") };
+		NFS3(&root, NFS3_CREATE, create3_args, &a, create3_res, &r);
+		CHECK_EQ(r.status, NFS3_OK);
+		CHECK(r.created.dir.before && r.created.dir.after);
+		CHECK_EQ(r.created.dir.before->size, at.size);
+		CHECK_EQ(r.created.dir.before->mtime.seconds, at.mtime.seconds);
+		CHECK_EQ(r.created.dir.before->ctime.nanoseconds, at.ctime.nanoseconds);
+		at = *r.created.dir.after;
+	}
+	CHECK_EQ(sheaf_unlink(fs, "/wcc/a"), 0); /* another client's change is not this call's */
+	a.where.name = wire_text("d");
+	NFS3(&root, NFS3_CREATE, create3_args, &a, create3_res, &r);
+	CHECK(r.status == NFS3_OK && !r.created.dir.before && r.created.dir.after);
+}
+
 static void special_files_are_made(void)
 {
 	struct wire_mknod3_args m = { .where = { nfs_bytes(&top), wire_text("fifo") } };
@@ -745,11 +774,12 @@ SYS_MAIN(NULL, begin, end, TEST(paths_of_exports_are_mounted), TEST(exports_are_
 	 TEST(what_is_written_is_read), TEST(a_lost_write_changes_the_verifier),
 	 TEST(offsets_beyond_the_largest_file_are_refused),
 	 TEST(an_owner_writes_what_its_mode_forbids), TEST(names_are_made_and_removed),
-	 TEST(special_files_are_made), TEST(bad_names_are_refused),
-	 TEST(an_exclusive_create_can_be_repeated), TEST(a_guard_protects_attributes),
-	 TEST(listings_are_complete), TEST(users_are_squashed), TEST(access_is_told),
-	 TEST(the_file_system_describes_itself), TEST(a_removed_export_makes_handles_stale),
-	 TEST(forged_handles_are_refused), TEST(unknown_calls_are_answered),
-	 TEST(records_come_in_any_pieces), TEST(what_is_no_call_ends_the_connection),
-	 TEST(retransmissions_get_the_first_reply), TEST(a_slow_reader_holds_up_nobody),
-	 TEST(a_thousand_connections_are_served), TEST(it_stops_and_uses_no_processor_when_idle))
+	 TEST(changes_tell_the_state_before), TEST(special_files_are_made),
+	 TEST(bad_names_are_refused), TEST(an_exclusive_create_can_be_repeated),
+	 TEST(a_guard_protects_attributes), TEST(listings_are_complete), TEST(users_are_squashed),
+	 TEST(access_is_told), TEST(the_file_system_describes_itself),
+	 TEST(a_removed_export_makes_handles_stale), TEST(forged_handles_are_refused),
+	 TEST(unknown_calls_are_answered), TEST(records_come_in_any_pieces),
+	 TEST(what_is_no_call_ends_the_connection), TEST(retransmissions_get_the_first_reply),
+	 TEST(a_slow_reader_holds_up_nobody), TEST(a_thousand_connections_are_served),
+	 TEST(it_stops_and_uses_no_processor_when_idle))
