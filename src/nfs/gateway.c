@@ -79,8 +79,10 @@ static void turn(struct gateway *g)
 	if (sheaf_drive(g->fs, 1, wait_ms(g)))
 		dispatch_events(g);
 	nfs_tasks_run_ready(g);
-	tcp_flush_all(g);
-	tcp_resume_all(g);
+	do { /* replies that left make room for calls, which may be answered at once */
+		tcp_flush_all(g);
+		tcp_resume_all(g);
+	} while (!list_empty(&g->unsent));
 	sweep(g);
 }
 

@@ -10,7 +10,7 @@ static ssize_t write_through(struct nfs_file *f, const struct wire_write3_args *
 
 	if (r)
 		return r;
-	if (!f->unsynced)
+	if (!f->verifier)
 		f->verifier = *verifier;
 	f->unsynced = true;
 	return sheaf_pwrite(f->f, a->data.p, a->data.len, (off_t)a->offset);

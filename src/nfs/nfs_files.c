@@ -161,15 +161,16 @@ bool nfs_files_is_written(struct gateway *g, const struct sheaf_handle *h)
 	return false;
 }
 
-/* An open of this file for writing, of any caller, with data to sync. */
-static struct nfs_file *find_written(struct gateway *g, const struct sheaf_handle *h)
+/* An open of this file for writing, of any caller, with data to sync and without this mark. */
+static struct nfs_file *find_written(struct gateway *g, const struct sheaf_handle *h, uint64_t mark)
 {
 	struct hnode *n = htab_first(&g->files, hash_u64(h->ino));
 
 	for (; n; n = htab_next(n)) {
 		struct nfs_file *f = container_of(n, struct nfs_file, node);
 
-		if (f->h.ino == h->ino && f->h.gen == h->gen && f->writes && f->unsynced)
+		if (f->h.ino == h->ino && f->h.gen == h->gen && f->writes && f->unsynced &&
+		    f->mark != mark)
 			return f;
 	}
 	return NULL;
@@ -179,7 +180,7 @@ static struct nfs_file *find_written(struct gateway *g, const struct sheaf_handl
  * the client writes again, and what is there now must be synced. */
 static int sync_one(struct nfs_file *f, uint64_t *verifier)
 {
-	uint64_t before = f->unsynced ? f->verifier : 0;
+	uint64_t before = f->verifier;
 	int r, v;
 
 	f->unsynced = false; /* a write from now on sets it again */
@@ -187,26 +188,31 @@ static int sync_one(struct nfs_file *f, uint64_t *verifier)
 	v = sheaf_file_verifier(f->f, verifier);
 	if (r == -EIO && !v && before && before != *verifier)
 		r = sheaf_fsync(f->f);
-	return r ? r : v;
+	r = r ? r : v;
+	if (r)
+		f->unsynced = true;
+	else if (!f->unsynced)
+		f->verifier = 0;
+	return r;
 }
 
 int nfs_files_sync(struct nfs_call *c, const struct sheaf_handle *h, uint64_t *verifier)
 {
-	struct nfs_file *f = find_written(c->g, h);
-	int r = 0, s;
+	uint64_t mark = ++c->g->next_mark; /* no open is synced twice, however many writes come */
+	struct nfs_file *f = find_written(c->g, h, mark);
+	int r = 0;
 
 	if (f)
 		use(f);
 	else
 		r = nfs_file_get(c, h, true, &f);
-	while (!r) {
-		s = sync_one(f, verifier);
+	while (!r && f) {
+		f->mark = mark;
+		r = sync_one(f, verifier);
 		nfs_file_put(c->g, f);
-		r = s ? s : r;
-		f = r ? NULL : find_written(c->g, h);
-		if (!f)
-			break;
-		use(f);
+		f = r ? NULL : find_written(c->g, h, mark);
+		if (f)
+			use(f);
 	}
 	return r;
 }

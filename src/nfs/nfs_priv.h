@@ -102,6 +102,7 @@ struct gateway {
 	/* nfs_files.c */
 	struct htab files;
 	struct list idle_files; /* by time of use */
+	uint64_t next_mark;
 	struct dir_state dirs[DIR_STATES]; /* nfs_dirs.c */
 	/* nlm_files.c, nlm_wait.c */
 	struct htab locked_files;
@@ -204,6 +205,7 @@ struct nfs_call {
 	size_t sent; /* bytes of both */
 	size_t reply_room; /* for the encoded reply */
 	bool failed; /* for the counters */
+	bool running; /* was passed to a task */
 };
 #define RECORD_MARK 4
 
@@ -293,7 +295,8 @@ struct nfs_file {
 	uint64_t used;
 	bool dropped; /* not in the table any more: closed with the last reference */
 	bool unsynced; /* written since the last sync */
-	uint64_t verifier; /* before the first of these writes */
+	uint64_t verifier; /* before the first of these writes; 0: there is none */
+	uint64_t mark; /* of the last sync */
 };
 int nfs_files_init(struct gateway *g);
 /* Opens the file for the caller, or finds it open. 0 or -errno; nfs_file_put() after use. */

@@ -34,8 +34,10 @@ struct tcp_conn {
 	bool last; /* it is the last of its record */
 	unsigned n_fragments;
 	struct nfs_call *call; /* whose record is being received */
+	struct list held; /* received calls that wait until fewer are running */
 	struct list replies;
-	unsigned n_calls; /* including `call` and those in replies */
+	unsigned n_calls; /* including `call` and those in `held` and `replies` */
+	unsigned n_running; /* those that were passed to tasks */
 	uint64_t progress; /* when bytes moved */
 	bool closed;
 };
@@ -79,6 +81,7 @@ static void conn_close(struct tcp_conn *t)
 	if (t->call)
 		call_free(t->call);
 	t->call = NULL;
+	list_splice(&t->replies, &t->held);
 	while ((it = list_pop(&t->replies)))
 		call_free(list_entry(it, struct nfs_call, link));
 	if (--t->n_calls == 0)
@@ -89,6 +92,7 @@ static void tcp_forget(struct nfs_call *c)
 {
 	struct tcp_conn *t = c->conn;
 
+	t->n_running -= c->running;
 	if (--t->n_calls == 0 && t->closed)
 		list_push(&dead, &t->link);
 }
@@ -230,6 +234,26 @@ static int record_grow(struct tcp_conn *t, size_t more)
 	return 0;
 }
 
+static void pause_conn(struct tcp_conn *t)
+{
+	source_want(&t->source, t->source.events & ~(uint32_t)EPOLLIN);
+	list_del(&t->wait);
+	list_push(&t->source.g->paused, &t->wait);
+}
+
+/* Passes a call to a task, or keeps it until the connection has fewer of them. */
+static void submit(struct tcp_conn *t, struct nfs_call *c)
+{
+	if (t->n_running >= CONN_CALLS_MAX) {
+		list_push(&t->held, &c->link);
+		pause_conn(t);
+		return;
+	}
+	c->running = true;
+	t->n_running++;
+	nfs_task_submit(c); /* may close the connection */
+}
+
 /* A fragment has ended. */
 static int fragment_end(struct tcp_conn *t)
 {
@@ -242,7 +266,7 @@ static int fragment_end(struct tcp_conn *t)
 	t->call = NULL;
 	t->source.g->n_receiving--;
 	c->began = time_now();
-	nfs_task_submit(c); /* may close the connection */
+	submit(t, c);
 	return 0;
 }
 
@@ -334,9 +358,7 @@ static void tcp_ready(struct source *s, uint32_t events)
 	for (int i = 0; i < 4 && r >= 0 && !t->closed && events & (EPOLLIN | EPOLLHUP | EPOLLERR);
 	     i++) {
 		if (!may_receive(t)) {
-			source_want(s, s->events & ~(uint32_t)EPOLLIN);
-			list_del(&t->wait);
-			list_push(&s->g->paused, &t->wait);
+			pause_conn(t);
 			break;
 		}
 		r = receive(t);
@@ -359,6 +381,7 @@ static void conn_start(struct gateway *g, int fd, const struct sockaddr_storage 
 	origin_of(a, &t->from, &t->port);
 	list_init(&t->wait);
 	list_init(&t->unsent);
+	list_init(&t->held);
 	list_init(&t->replies);
 	t->progress = time_now();
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
@@ -440,15 +463,28 @@ void tcp_flush_all(struct gateway *g)
 		free(list_entry(it, struct tcp_conn, link));
 }
 
+/* Submits held calls as far as it may; true: none is left, and the connection may be read. */
+static bool resume(struct tcp_conn *t)
+{
+	struct list *it;
+
+	while (t->n_running < CONN_CALLS_MAX && !t->closed && (it = list_pop(&t->held)))
+		submit(t, list_entry(it, struct nfs_call, link));
+	return !t->closed && list_empty(&t->held) && may_receive(t);
+}
+
 void tcp_resume_all(struct gateway *g)
 {
-	struct tcp_conn *t, *next;
+	struct list batch = LIST_INIT(batch), *it;
 
-	list_for_each_safe(t, next, &g->paused, wait) {
-		if (!may_receive(t))
-			continue;
-		list_del(&t->wait);
-		source_want(&t->source, t->source.events | EPOLLIN);
+	list_splice(&batch, &g->paused);
+	while ((it = list_pop(&batch))) {
+		struct tcp_conn *t = list_entry(it, struct tcp_conn, wait);
+
+		if (resume(t))
+			source_want(&t->source, t->source.events | EPOLLIN);
+		else if (!t->closed)
+			pause_conn(t);
 	}
 }
 

@@ -659,6 +659,38 @@ static void retransmissions_get_the_first_reply(void)
 	nfs_hang_up(&other);
 }
 
+static void many_calls_may_be_sent_at_once(void)
+{
+	enum { CALLS = 1000 };
+	struct wire_handle3_args a = { nfs_bytes(&top) };
+	struct wire_getattr3_res r;
+	static bool seen[CALLS];
+	static uint8_t all[CALLS * 256];
+	size_t n = 0;
+	uint32_t first = root.xid + 1, mark;
+
+	for (int i = 0; i < CALLS; i++) {
+		nfs_encode(&root, NFS3_PROGRAM, 3, NFS3_GETATTR, XDR_ANY(xdr_wire_handle3_args),
+			   &a);
+		mark = htonl((uint32_t)(root.out_len - 4) | RPC_FRAGMENT_LAST);
+		memcpy(root.out, &mark, 4);
+		CHECK(n + root.out_len <= sizeof(all));
+		memcpy(all + n, root.out, root.out_len);
+		n += root.out_len;
+	}
+	send_bytes(all, n);
+	for (int i = 0; i < CALLS; i++) {
+		CHECK(nfs_receive(&root));
+		memcpy(&mark, root.in, 4);
+		root.xid = ntohl(mark);
+		CHECK(root.xid - first < CALLS && !seen[root.xid - first]);
+		seen[root.xid - first] = true;
+		CHECK_EQ(nfs_decode(&root, XDR_ANY(xdr_wire_getattr3_res), &r, NULL), RPC_SUCCESS);
+		CHECK_EQ(r.status, NFS3_OK);
+	}
+	root.xid = first + CALLS;
+}
+
 static void a_slow_reader_holds_up_nobody(void)
 {
 	struct wire_read3_args a = { .count = NFS3_DATA_MAX };
@@ -781,5 +813,5 @@ SYS_MAIN(NULL, begin, end, TEST(paths_of_exports_are_mounted), TEST(exports_are_
 	 TEST(a_removed_export_makes_handles_stale), TEST(forged_handles_are_refused),
 	 TEST(unknown_calls_are_answered), TEST(records_come_in_any_pieces),
 	 TEST(what_is_no_call_ends_the_connection), TEST(retransmissions_get_the_first_reply),
-	 TEST(a_slow_reader_holds_up_nobody), TEST(a_thousand_connections_are_served),
-	 TEST(it_stops_and_uses_no_processor_when_idle))
+	 TEST(many_calls_may_be_sent_at_once), TEST(a_slow_reader_holds_up_nobody),
+	 TEST(a_thousand_connections_are_served), TEST(it_stops_and_uses_no_processor_when_idle))
