@@ -1,7 +1,7 @@
-/* The states of directories that were seen last, for weak cache consistency: after a change of names
- * a client wants to know the state right before it. Each state has a number, `change`, and the state
- * after a change has the next number: so the state seen last is the one right before, if its number
- * is one less. Nothing is asked for this. */
+/* The states of directories that were seen last, for weak cache consistency: after a change of
+ * names a client wants to know the state right before it. Each state has a number, `change`,
+ * and the state after a change has the next number: so the state seen last is the one right
+ * before, if its number is one less. Nothing is asked for this. */
 #include "nfs/nfs_priv.h"
 
 static struct dir_state *state_of(struct gateway *g, uint64_t ino)

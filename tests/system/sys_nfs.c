@@ -248,7 +248,7 @@ static void names_are_made_and_removed(void)
 	CHECK(WITHIN(PATIENCE_S, nfs_getattr(&root, &f, &a) == NFS3_ESTALE));
 }
 
-/* Clients keep their caches of a directory if the state before a change is the one that they know. */
+/* Clients keep their caches of a directory if they know the state before a change. */
 static void changes_tell_the_state_before(void)
 {
 	struct wire_create3_args a = { 0 };
