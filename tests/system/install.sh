@@ -101,8 +101,8 @@ sed -n 's/.*value_of(opt, "\([a-z]*=\)").*/\1/p; s/.*strcmp(opt, "\([a-z]*\)").*
 while read -r option; do
 	grep -q -- "$option" page8 || fail "sheaf-mount.8: $option is missing"
 done <options
-sed -n '/_keys\[\] = {/,/^};/s/^\t{ "\([a-z_]*\)".*/\1/p' "$source/src/base/conf.c" >keys
-[ "$(wc -l <keys)" -gt 10 ] || fail "too few keys found in conf.c"
+sed -n '/_keys\[\] = {/,/^};/s/^\t{ "\([a-z_]*\)".*/\1/p' "$source/src/base/conf_values.c" >keys
+[ "$(wc -l <keys)" -gt 10 ] || fail "too few keys found in conf_values.c"
 while read -r key; do
 	grep -q "\"\?$key = " "$man/man5/sheaf.conf.5" || fail "sheaf.conf.5: $key is missing"
 done <keys
