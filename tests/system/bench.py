@@ -326,6 +326,9 @@ def mpi(folder):
     check(rows["bt two-phase: exchanged"] > 0, "nothing was exchanged between processes")
     nothing_left(folder)
     interrupt("mpi", folder, signal.SIGTERM, lambda: ranks_of(os.path.realpath(folder)), 0)
+    end = time.monotonic() + 30
+    while ranks_of(os.path.realpath(folder)) and time.monotonic() < end:  # mpiexec ends them, on its own end
+        time.sleep(0.05)
     check(ranks_of(os.path.realpath(folder)) == [], "ranks still run")
     print("mpi")
 
