@@ -153,55 +153,40 @@ static int build_subarray(const struct mcontents *c, const struct sheaf_type *of
 	return class_of(r);
 }
 
+/* How many elements a block of one dimension has; all of them: it is not distributed. */
+static int64_t block_of(int64_t size, int64_t how, int64_t arg, int64_t procs)
+{
+	if (how == MPI_DISTRIBUTE_NONE)
+		return size;
+	if (arg != MPI_DISTRIBUTE_DFLT_DARG)
+		return arg;
+	return how == MPI_DISTRIBUTE_CYCLIC ? 1 : (size + procs - 1) / procs;
+}
+
 /* One dimension of a distributed array, of `size` elements `stride` bytes apart: the part of the
- * process with this coordinate. The bounds are those of the whole dimension. */
-static int build_dimension(int64_t size, int64_t how, int64_t arg, int64_t procs, int64_t coord,
+ * process with this coordinate. Blocks are dealt out in turn; without MPI_DISTRIBUTE_CYCLIC each
+ * process gets one. The bounds are those of the whole dimension. */
+static int build_dimension(int64_t size, int64_t block, int64_t procs, int64_t coord,
 			   const struct sheaf_type *of, int64_t stride, struct sheaf_type **out)
 {
-	int64_t whole = size * stride;
-	struct sheaf_type *parts = NULL, *at = NULL, *rest = NULL;
-	int64_t block, first, full;
-	int r;
+	int64_t first = coord * block, round = MAX(block * procs, 1);
+	int64_t mine = size > first ? size - first : 0;
+	int64_t full = mine / round + (block && mine % round >= block);
+	int64_t tail = mine % round < block ? mine % round : 0;
+	struct sheaf_type *one = NULL, *all = NULL, *rest = NULL, *at = NULL;
+	int r = sheaf_type_vector((uint64_t)block, 1, stride, of, &one);
 
-	if (how == MPI_DISTRIBUTE_NONE) {
-		procs = 1;
-		coord = 0;
-	}
-	block = how == MPI_DISTRIBUTE_CYCLIC && arg == MPI_DISTRIBUTE_DFLT_DARG ?
-			1 :
-		arg == MPI_DISTRIBUTE_DFLT_DARG || how == MPI_DISTRIBUTE_NONE ?
-			(size + procs - 1) / procs :
-			arg;
-	first = coord * block;
-	if (how == MPI_DISTRIBUTE_CYCLIC) {
-		int64_t mine = size > first ? size - first : 0, round = block * procs;
-		int64_t tail;
-
-		full = mine / round + (mine % round >= block);
-		tail = mine % round < block ? mine % round : 0;
-		r = sheaf_type_vector((uint64_t)block, 1, stride, of, &at);
-		r = r ? r : sheaf_type_vector((uint64_t)full, 1, round * stride, at, &parts);
-		r = r ? r : sheaf_type_vector((uint64_t)tail, 1, stride, of, &rest);
-		sheaf_type_free(at);
-		at = NULL;
-		r = r ? r :
-			sheaf_type_struct(2, (uint64_t[]){ full > 0, tail > 0 },
-					  (int64_t[]){ first * stride,
-						       (first + full * round) * stride },
-					  (const struct sheaf_type *const[]){ parts, rest }, &at);
-	} else {
-		int64_t mine = size > first ? MIN(size - first, block) : 0;
-
-		r = sheaf_type_vector((uint64_t)mine, 1, stride, of, &parts);
-		r = r ? r :
-			sheaf_type_struct(1, (uint64_t[]){ mine > 0 },
-					  (int64_t[]){ first * stride },
-					  (const struct sheaf_type *const[]){ parts }, &at);
-	}
-	r = r ? r : sheaf_type_resized(at, 0, whole, out);
-	sheaf_type_free(parts);
-	sheaf_type_free(at);
+	r = r ? r : sheaf_type_vector((uint64_t)full, 1, round * stride, one, &all);
+	r = r ? r : sheaf_type_vector((uint64_t)tail, 1, stride, of, &rest);
+	r = r ? r :
+		sheaf_type_struct(2, (uint64_t[]){ full > 0, tail > 0 },
+				  (int64_t[]){ first * stride, (first + full * round) * stride },
+				  (const struct sheaf_type *const[]){ all, rest }, &at);
+	r = r ? r : sheaf_type_resized(at, 0, size * stride, out);
+	sheaf_type_free(one);
+	sheaf_type_free(all);
 	sheaf_type_free(rest);
+	sheaf_type_free(at);
 	return class_of(r);
 }
 
@@ -224,8 +209,8 @@ static int build_darray(const struct mcontents *c, const struct sheaf_type *of,
 	for (int i = 0; !r && i < n; i++) {
 		int d = fortran ? i : n - 1 - i; /* the fastest dimension first */
 
-		r = build_dimension(sizes[d], how[d], arg[d], procs[d], coords[d], t ? t : of,
-				    stride, &next);
+		r = build_dimension(sizes[d], block_of(sizes[d], how[d], arg[d], procs[d]),
+				    procs[d], coords[d], t ? t : of, stride, &next);
 		sheaf_type_free(t);
 		t = r ? NULL : next;
 		stride *= sizes[d];
