@@ -105,19 +105,26 @@ static uint64_t server_calls(struct bench *b)
 	return sum;
 }
 
+int bench_server_status(struct bench *b, int i, struct sheaf_server *s)
+{
+	int r = sheaf_server_status(b->c->fs, i, 5 * CLI_STATUS_MS, s);
+
+	if (!r && !s->up)
+		r = -ETIMEDOUT;
+	if (r)
+		cli_fail(b->c, "status", r);
+	return r;
+}
+
 static int count_requests(struct bench *b, uint64_t *out)
 {
 	struct sheaf_server s;
 	int r;
 
 	for (int i = 0; i < b->servers; i++) {
-		r = sheaf_server_status(b->c->fs, i, 5 * CLI_STATUS_MS, &s);
-		if (!r && !s.up)
-			r = -ETIMEDOUT;
-		if (r) {
-			cli_fail(b->c, "status", r);
+		r = bench_server_status(b, i, &s);
+		if (r)
 			return r;
-		}
 		out[i] = s.requests;
 	}
 	return 0;

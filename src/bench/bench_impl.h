@@ -36,6 +36,11 @@
 struct bench;
 struct bench_job;
 
+/* ---------------------------------------------------------- bench.c */
+
+/* The state of server i. -errno, printed: it does not answer. */
+int bench_server_status(struct bench *b, int i, struct sheaf_server *s);
+
 /* ---------------------------------------------------------- bench_clients.c: client processes */
 
 struct bench_worker { /* state of a client, used in its own process only */

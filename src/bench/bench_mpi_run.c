@@ -163,13 +163,9 @@ static int count(struct bench *b, struct bench_mpi_result *out)
 
 	out->requests = out->accesses = out->moved = 0;
 	for (int i = 0; i < b->servers; i++) {
-		r = sheaf_server_status(b->c->fs, i, 5 * CLI_STATUS_MS, &s);
-		if (!r && !s.up)
-			r = -ETIMEDOUT;
-		if (r) {
-			cli_fail(b->c, "status", r);
+		r = bench_server_status(b, i, &s);
+		if (r)
 			return r;
-		}
 		out->requests += (double)s.requests;
 		out->accesses += (double)s.accesses_performed;
 		out->moved += (double)(s.bytes_read + s.bytes_written);
