@@ -94,7 +94,7 @@ static void make_domains(struct two *t)
 	t->n_rounds = (t->domain + t->window - 1) / t->window;
 }
 
-/* Most of the range belongs to nobody: rounds would find nothing to exchange. */
+/* Most of the range has no data of this access: rounds would find nothing to exchange. */
 static bool is_sparse(struct two *t)
 {
 	int64_t mine = (int64_t)t->a->bytes, all = 0;

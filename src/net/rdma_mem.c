@@ -269,7 +269,7 @@ int rdma_expose(struct link *l, struct net_desc *d)
 
 /* ---- ends ---- */
 
-/* Who moved the bytes is known only now. */
+/* The server decides which end moves the bytes, so they are counted at the end. */
 static void count_bytes(const struct rdma_exposed *e, struct link *l)
 {
 	uint64_t all = e->length, driven = MIN(e->driven, all);

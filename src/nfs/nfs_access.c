@@ -10,7 +10,7 @@ static bool in_group(const struct nfs_call *c, uint32_t gid)
 	return c->gid == gid;
 }
 
-/* rwx of the mode that apply to the caller; root may do all but execute what nobody may. */
+/* The bits rwx of the mode for the caller; root may execute only a file that has an x bit. */
 static mode_t mode_bits(const struct nfs_call *c, const struct stat *st)
 {
 	if (c->uid == 0)
