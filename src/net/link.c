@@ -203,6 +203,12 @@ static void log_close(struct link *l, int error, enum link_state state)
 		log_warn("net", "closed the link with %s: %s", l->peer->address, text);
 }
 
+int link_fault(struct link *l, const char *what)
+{
+	l->reason = what;
+	return -EPROTO;
+}
+
 static void begin_close(struct link *l, int error, bool now)
 {
 	struct net *n = l->net;
@@ -565,6 +571,8 @@ int link_message(struct link *l, uint32_t kind, uint64_t tag, struct msg *m)
 		break;
 	case FRAME_REPLY:
 		r = peer_reply(l->peer, tag, m);
+		if (r == -EPROTO)
+			link_fault(l, "a reply that does not fit a request");
 		break;
 	case FRAME_CANCEL:
 		msg_free(m);
@@ -586,7 +594,7 @@ int link_message(struct link *l, uint32_t kind, uint64_t tag, struct msg *m)
 }
 
 /* Which frames may arrive on which side in which state, and how long their bodies may be. */
-static int check_head(const struct link *l, const struct wire_frame_head *h)
+static int check_head(struct link *l, const struct wire_frame_head *h)
 {
 	static const struct {
 		bool dialled;
@@ -611,7 +619,7 @@ static int check_head(const struct link *l, const struct wire_frame_head *h)
 	if (h->kind >= ARRAY_LEN(rule) || h->kind < FRAME_HELLO ||
 	    rule[h->kind].dialled != l->dialled || l->state < rule[h->kind].lo ||
 	    l->state > rule[h->kind].hi || h->length > rule[h->kind].max)
-		return -EPROTO;
+		return link_fault(l, "a frame of a kind or length that does not belong here");
 	return 0;
 }
 
@@ -624,14 +632,16 @@ int link_check_head(struct link *l, const struct wire_frame_head *h)
 
 	if (h->kind == FRAME_DATA)
 		return l->state == LINK_UP && h->length <= CHUNK_MAX ? 0 : -EPROTO;
-	return is_of_rdma || goes_by_rdma ? -EPROTO : check_head(l, h);
+	if (is_of_rdma || goes_by_rdma)
+		return link_fault(l, "a frame by TCP that must come by RDMA");
+	return check_head(l, h);
 }
 
 int link_check_rdma(struct link *l, const struct wire_frame_head *h)
 {
 	if (l->state != LINK_UP || h->kind < FRAME_REQUEST || h->kind == FRAME_PULL ||
 	    h->kind == FRAME_ATTACH || h->kind == FRAME_ATTACHED || h->kind == FRAME_WORKING)
-		return -EPROTO;
+		return link_fault(l, "a frame by RDMA that must come by TCP");
 	if (h->kind == FRAME_MORE || h->kind == FRAME_CREDIT)
 		return h->length <= MSG_SHORT ? 0 : -EPROTO;
 	return check_head(l, h);

@@ -73,6 +73,8 @@ struct link {
 	char host[LINK_HOST_MAX];
 };
 
+/* What the peer did wrong, for the log; returns -EPROTO, with which the link is to be closed. */
+int link_fault(struct link *l, const char *what);
 /* Begins to close the link, or closes it. Acts once; safe inside callbacks. */
 void link_close(struct link *l, int error);
 /* The same, and waits for a device: nothing of the link is in use afterwards. */

@@ -118,6 +118,10 @@ void rdma_deliver(struct rdma_link *r, uint32_t kind, uint64_t tag, struct msg *
 		rdma_answered(r, tag);
 	if (kind == FRAME_REQUEST)
 		rdma_begin_moved(r, tag);
+	if (kind == FRAME_CANCEL && rdma_cancel_fetch(r, tag)) {
+		msg_free(m);
+		return;
+	}
 	link_message(r->l, kind, tag, m);
 }
 
@@ -128,7 +132,7 @@ static int join(struct rdma_link *r, struct msg *part, uint32_t len)
 
 	if (!m || !len || len > r->partial_head.length - m->len) {
 		msg_free(part);
-		return -EPROTO;
+		return link_fault(r->l, "a part that does not fit its message");
 	}
 	memcpy(m->body + m->len, part->body, len);
 	r->l->account->copied += len;
@@ -144,7 +148,7 @@ static int join(struct rdma_link *r, struct msg *part, uint32_t len)
 static int begin_long(struct rdma_link *r, const struct wire_frame_head *h, struct msg *part,
 		      uint32_t len)
 {
-	int e = r->partial ? -EPROTO : 0;
+	int e = r->partial ? link_fault(r->l, "a long message before the end of another") : 0;
 
 	if (!e) {
 		r->partial = msg_own(r->l->net, h->length);
@@ -172,7 +176,7 @@ static int take_message(struct rdma_link *r, struct msg *m, uint32_t len)
 	e = xdr_wire_frame_head(&x, &h) && h.magic == SHEAF_MAGIC ? link_check_rdma(r->l, &h) :
 								    -EPROTO;
 	if (!e && h.length != len && (len > h.length || h.kind == FRAME_MORE))
-		e = -EPROTO;
+		e = link_fault(r->l, "a message of another length than it says");
 	if (e) {
 		msg_free(m);
 		return e;
@@ -207,7 +211,7 @@ void rdma_received(struct rdma_link *r, struct msg *m, uint32_t len)
 	int e;
 
 	rdma_promise(r); /* other links may have taken what was spare */
-	e = credits_receive(&r->credits);
+	e = credits_receive(&r->credits) ? link_fault(r->l, "a message without a credit") : 0;
 	m = msg_spare_slab(m); /* a request may stay for long, and receives need slabs */
 
 	if (!e && len < FRAME_HEAD)

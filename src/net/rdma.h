@@ -98,6 +98,7 @@ struct rdma_unit {
 	enum rdma_kind kind;
 	struct msg *m; /* MESSAGE; FETCH: the request that is read, NULL before its turn */
 	uint64_t tag; /* FETCH */
+	bool is_cancelled; /* FETCH: CANCEL came before the request itself */
 	bool is_credit; /* MESSAGE: it has only credits */
 	uint32_t message_key;
 	bool is_registered; /* by message_mem, for this unit alone */
@@ -150,7 +151,7 @@ struct rdma_link {
 	struct list offers; /* client: requests that the server may read; see rdma_fetch.c */
 	struct list fetches; /* server: units that wait until one is over */
 	uint32_t n_fetches; /* with the one that is read */
-	bool is_fetching;
+	struct rdma_unit *fetching; /* the one that is read */
 	struct msg *partial; /* a long message that is arriving */
 	struct wire_frame_head partial_head;
 	struct deferred deferred;
@@ -222,7 +223,10 @@ void rdma_answered(struct rdma_link *r, uint64_t tag); /* the reply is there */
 void rdma_end_offers(struct rdma_link *r);
 /* Server: the client names a request. 0 or -errno, which closes the link. */
 int rdma_fetch(struct rdma_link *r, const struct wire_frame_head *h, struct msg *m);
-void rdma_fetched(struct rdma_link *r, struct msg *m); /* it has been read; takes m */
+/* It has been read; takes m. is_cancelled: the server is told so behind it. */
+void rdma_fetched(struct rdma_link *r, struct msg *m, bool is_cancelled);
+/* A CANCEL came. True: its request has not been read yet, and will be told of it. */
+bool rdma_cancel_fetch(struct rdma_link *r, uint64_t tag);
 
 /* ---- rdma_progress.c ---- */
 

@@ -126,7 +126,7 @@ static int fetch_next(struct rdma_link *r)
 {
 	struct rdma_unit *u = list_first(&r->fetches, struct rdma_unit, link);
 
-	if (!u || r->is_fetching)
+	if (!u || r->fetching)
 		return 0;
 	u->m = msg_new(r->l->net, (uint32_t)u->len);
 	if (!u->m)
@@ -134,7 +134,7 @@ static int fetch_next(struct rdma_link *r)
 	u->m->len = (uint32_t)u->len;
 	u->m->tag = u->tag;
 	u->local[0] = (struct rdma_range){ (uintptr_t)u->m->body, u->len, 0 };
-	r->is_fetching = true;
+	r->fetching = u;
 	list_del(&u->link);
 	rdma_queue_control(r, u);
 	return 0;
@@ -149,7 +149,7 @@ int rdma_fetch(struct rdma_link *r, const struct wire_frame_head *h, struct msg 
 	xdr_decoder(&x, m->body, m->len, NULL);
 	if (!xdr_wire_rdma_segment(&x, &s) || xdr_left(&x) || !s.length || s.length > MSG_MAX ||
 	    s.addr + s.length < s.addr || r->n_fetches >= SESSION_SLOTS)
-		return -EPROTO;
+		return link_fault(r->l, "a wrong FETCH");
 	u = rdma_unit_new(RDMA_FETCH, 1, 1);
 	if (!u)
 		return -ENOMEM;
@@ -161,17 +161,37 @@ int rdma_fetch(struct rdma_link *r, const struct wire_frame_head *h, struct msg 
 	return fetch_next(r);
 }
 
-void rdma_fetched(struct rdma_link *r, struct msg *m)
+bool rdma_cancel_fetch(struct rdma_link *r, uint64_t tag)
 {
+	struct rdma_unit *u = r->fetching;
+
+	if (u && u->tag == tag) {
+		u->is_cancelled = true;
+		return true;
+	}
+	list_for_each(u, &r->fetches, link) {
+		if (u->tag != tag)
+			continue;
+		u->is_cancelled = true;
+		return true;
+	}
+	return false;
+}
+
+void rdma_fetched(struct rdma_link *r, struct msg *m, bool is_cancelled)
+{
+	uint64_t tag = m->tag;
 	int e;
 
 	r->n_fetches--;
-	r->is_fetching = false;
+	r->fetching = NULL;
 	e = fetch_next(r);
 	if (e) {
 		msg_free(m);
 		link_close(r->l, e);
 		return;
 	}
-	rdma_deliver(r, FRAME_REQUEST, m->tag, m);
+	rdma_deliver(r, FRAME_REQUEST, tag, m);
+	if (is_cancelled && !r->is_closing)
+		link_message(r->l, FRAME_CANCEL, tag, NULL);
 }

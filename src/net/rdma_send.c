@@ -49,6 +49,7 @@ static void count_message(struct rdma_link *r, const struct msg *m, bool queued)
 static void unit_end(struct rdma_link *r, struct rdma_unit *u, int error)
 {
 	struct msg *fetched = u->kind == RDMA_FETCH && !error ? u->m : NULL;
+	bool is_cancelled = u->is_cancelled;
 	uint64_t tag = u->x && !error ? u->x->tag : 0, moved = u->len;
 
 	list_del(&u->link);
@@ -72,7 +73,7 @@ static void unit_end(struct rdma_link *r, struct rdma_unit *u, int error)
 		rdma_fill_ended(u->exposed);
 	free(u);
 	if (fetched)
-		rdma_fetched(r, fetched); /* may close the link */
+		rdma_fetched(r, fetched, is_cancelled); /* may close the link */
 	if (tag)
 		rdma_add_moved(r, tag, moved);
 }
@@ -344,7 +345,7 @@ void rdma_filled(struct rdma_link *r, uint32_t imm)
 
 	rdma_promise(r); /* other links may have taken what was spare */
 	if (credits_receive(&r->credits)) {
-		link_close(r->l, -EPROTO);
+		link_close(r->l, link_fault(r->l, "written data without a credit"));
 		return;
 	}
 	rdma_promise(r);
@@ -361,7 +362,7 @@ void rdma_filled(struct rdma_link *r, uint32_t imm)
 			loop_defer_last(r->l->net->loop, &r->deferred);
 		return;
 	}
-	link_close(r->l, -EPROTO);
+	link_close(r->l, link_fault(r->l, "written data that were not asked for"));
 }
 
 static bool asks_to_write(const struct wire_bytes *keys)
@@ -458,18 +459,19 @@ int rdma_invited(struct rdma_link *r, const struct wire_frame_head *h, struct ms
 
 	xdr_decoder(&x, m->body, m->len, NULL);
 	if (!xdr_u32(&x, &segs.n_list) || segs.n_list > ARRAY_LEN(list))
-		return -EPROTO;
+		return link_fault(r->l, "an invitation with too many ranges");
 	for (uint32_t i = 0; i < segs.n_list; i++) {
 		if (!xdr_wire_rdma_segment(&x, &list[i]) || list[i].length > MAX_INVITED ||
 		    !list[i].length)
-			return -EPROTO;
+			return link_fault(r->l, "an invitation with a wrong range");
 		len += list[i].length;
 	}
 	if (e && e->n_fills >= FILLS_MAX)
 		return -EBADMSG;
-	if (!e || d->access != CAP_READ || h->id > UINT32_MAX || !len || h->at > e->length ||
-	    len > e->length - h->at)
-		return -EPROTO;
+	if (!e || d->access != CAP_READ)
+		return link_fault(r->l, "an invitation for memory that it may not read");
+	if (h->id > UINT32_MAX || !len || h->at > e->length || len > e->length - h->at)
+		return link_fault(r->l, "an invitation for more than there is");
 	u = fill_unit(e, h->at, len, &segs);
 	if (!u)
 		return -ENOMEM;
