@@ -1,8 +1,10 @@
 /* Programs and shell commands that benchmarks run beside the temporary servers.
  *
  * Processes: each program is in its own session, so that signals of the terminal do not reach it,
- * and dies with the command.
+ * and dies with the command. One that is run to its end has a process of ours above it, which ends
+ * all that the program has started.
  * Errors: the output of all programs is in programs.log; messages quote its last line. */
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -12,6 +14,8 @@
 #include "bench/bench_impl.h"
 
 #define END_NS (5 * NSEC_PER_SEC) /* time limit to end by a signal */
+
+static const struct timespec poll_time = { 0, 2000000 };
 
 static void log_path(struct bench *b, char out[CLI_PATH_MAX])
 {
@@ -64,21 +68,82 @@ int bench_program_fail(struct bench *b, const char *what, int err)
 	return err;
 }
 
+/* Kills the children of this process. */
+static void kill_children(void)
+{
+	struct dirent *e;
+	DIR *d = opendir("/proc");
+
+	while (d && (e = readdir(d))) {
+		int pid = atoi(e->d_name), parent = 0;
+		char path[64];
+		FILE *f;
+
+		snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+		f = pid > 0 ? fopen(path, "re") : NULL;
+		if (!f)
+			continue;
+		if (fscanf(f, "%*d (%*[^)]) %*c %d", &parent) == 1 && parent == getpid())
+			kill(pid, SIGKILL);
+		fclose(f);
+	}
+	if (d)
+		closedir(d);
+}
+
+/* Runs the program to its end and adopts what it leaves behind: ranks of an mpiexec that was ended
+ * have sessions of their own. Nothing of the program is there when this process exits. */
+static void guard(struct bench *b, const char *const *argv)
+{
+	pid_t pid = bench_program_start(b, argv[0], argv);
+	uint64_t end;
+	int status;
+
+	while (pid > 0 && waitpid(pid, &status, WNOHANG) == 0) {
+		if (cli_signal) {
+			kill(-pid, SIGTERM);
+			bench_end_process(&pid, time_now() + END_NS);
+			status = 1;
+			break;
+		}
+		nanosleep(&poll_time, NULL);
+	}
+	end = time_now() + END_NS;
+	while (waitpid(-1, NULL, WNOHANG) >= 0 && time_now() < end) {
+		kill_children();
+		nanosleep(&poll_time, NULL);
+	}
+	_exit(pid < 0 || status ? 1 : 0);
+}
+
+static pid_t start_guarded(struct bench *b, const char *const *argv)
+{
+	pid_t parent = getpid(), pid = fork();
+
+	if (pid)
+		return pid < 0 ? -errno : pid;
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	setsid();
+	if (getppid() == parent)
+		guard(b, argv);
+	_exit(1);
+}
+
 int bench_program_run(struct bench *b, const char *what, const char *const *argv)
 {
-	const struct timespec pause = { 0, 2000000 };
-	pid_t pid = bench_program_start(b, argv[0], argv);
+	pid_t pid = start_guarded(b, argv);
 	int status;
 
 	if (pid < 0)
 		return (int)pid;
 	while (waitpid(pid, &status, WNOHANG) == 0) {
 		if (cli_signal) {
-			kill(-pid, SIGTERM); /* mpiexec ends its ranks, which have own sessions */
-			bench_end_process(&pid, time_now() + END_NS);
+			kill(pid, SIGTERM);
+			bench_end_process(&pid, time_now() + 3 * END_NS);
 			return -EINTR;
 		}
-		nanosleep(&pause, NULL);
+		nanosleep(&poll_time, NULL);
 	}
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
 		return 0;
