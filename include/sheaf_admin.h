@@ -24,6 +24,24 @@ struct sheaf_init {
  * or be empty. sheaf_why() explains a failure. */
 SHEAF_API int sheaf_init(const char *dir, const struct sheaf_init *o);
 
+/* ---- the cache bank of this connection ---- */
+
+/* Since the connection was made. */
+struct sheaf_bank {
+	uint32_t size; /* in: sizeof(struct sheaf_bank) */
+	uint32_t block; /* bytes of a file in one entry */
+	uint64_t asked, hits; /* reads that asked the bank; those that found all they wanted */
+	uint64_t skipped; /* reads that did not ask, since that would not have paid */
+	uint64_t hit_bytes;
+	uint64_t waits; /* for another client that was filling */
+	uint64_t filled, dropped; /* blocks stored; not stored, since too many were waiting */
+	uint64_t failures; /* of daemons; each is skipped for a while then */
+	uint64_t bad; /* values that were no entries of this file system */
+	uint64_t ask_ns; /* time of the reads that asked */
+};
+/* -ENOENT: reads do not use a bank; sheaf_why() says why. */
+SHEAF_API int sheaf_bank(struct sheaf *fs, struct sheaf_bank *out);
+
 /* ---- servers: `sheaf status` and `sheaf requests` ---- */
 
 struct sheaf_server {

@@ -7,13 +7,13 @@ set -eu
 
 want="gcc libc6-dev cmake ninja-build pkg-config python3
 	liburing-dev liblmdb-dev libssl-dev libinih-dev libjson-c-dev
-	libmicrohttpd-dev libfuse3-dev fuse3 libibverbs-dev"
+	libmicrohttpd-dev libfuse3-dev fuse3 libibverbs-dev libmemcached-dev"
 case "${1-}" in
 "") ;;
 --check) want="$want clang libclang-rt-14-dev clang-format iproute2 procps util-linux
 	git make sqlite3 rsync fio acl attr
 	mpich libmpich-dev openmpi-bin libopenmpi-dev gfortran libhdf5-mpich-dev libhdf5-openmpi-dev
-	libpnetcdf-dev libnetcdf-mpi-dev python3-h5py-mpi" ;;
+	libpnetcdf-dev libnetcdf-mpi-dev python3-h5py-mpi memcached" ;;
 --deb) want="$want build-essential debhelper dpkg-dev fakeroot libmpich-dev libopenmpi-dev" ;;
 *)
 	echo "usage: tools/deps.sh [--check|--deb]" >&2

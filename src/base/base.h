@@ -280,6 +280,7 @@ bool ip_net_holds(const struct ip_net *n, const struct origin *o);
 #define CONF_ADDR_MAX 128
 #define CONF_PATH_MAX 1024
 enum { ROLE_META = 1, ROLE_DATA = 2 };
+#define CONF_MAX_BANK 64 /* daemons */
 
 struct conf_target {
 	uint32_t id; /* its index in the file: [server.ID] */
@@ -318,6 +319,17 @@ struct conf_rdma {
 };
 #define CONF_AUTO UINT32_MAX
 
+/* [bank]: memcached daemons between clients and servers. */
+struct conf_bank {
+	uint32_t n_servers; /* 0: there is no bank */
+	char servers[CONF_MAX_BANK][CONF_ADDR_MAX]; /* HOST:PORT */
+	char key_file[CONF_PATH_MAX];
+	uint32_t block; /* bytes of a file in one entry, a power of two */
+	uint32_t timeout_ms; /* for one conversation with a daemon */
+	bool modulo; /* of the hash decides which daemon has an entry; else consistent hashing */
+	bool unsealed; /* values are not encrypted */
+};
+
 /* [nfs]: the NFS gateways. */
 struct conf_nfs {
 	char address[CONF_ADDR_MAX]; /* HOST:PORT */
@@ -353,6 +365,7 @@ struct conf {
 	struct conf_target *targets; /* sorted by id, ids dense from 0 */
 	uint32_t n_keys;
 	struct client_key *keys;
+	struct conf_bank bank;
 	struct conf_nfs nfs;
 	uint32_t n_exports;
 	struct conf_export *exports;

@@ -69,6 +69,7 @@ static int conf_handler(void *arg, const char *section, const char *name, const 
 				     row ? &row->t : NULL },
 		[SECTION_KEY] = { "key.NAME", &conf_key_keys, &p->key_seen,
 				  p->c->n_keys ? this_key(p) : NULL },
+		[SECTION_BANK] = { "bank", &conf_bank_keys, &p->bank_seen, &p->c->bank },
 		[SECTION_NFS] = { "nfs", &conf_nfs_keys, &p->nfs_seen, &p->c->nfs },
 		[SECTION_EXPORT] = { "export.NAME", &conf_export_keys, &p->export_seen,
 				     p->c->n_exports ? conf_this_export(p) : NULL },
@@ -243,13 +244,15 @@ static int open_section(struct conf_parser *p, const char *line, size_t n)
 		return open_server(p, name + 7);
 	if (strncmp(name, "key.", 4) == 0)
 		return open_key(p, name + 4);
+	if (strcmp(name, "bank") == 0)
+		return open_single(p, name, SECTION_BANK, &p->bank_line);
 	if (strcmp(name, "nfs") == 0)
 		return open_single(p, name, SECTION_NFS, &p->nfs_line);
 	if (strncmp(name, "export.", 7) == 0)
 		return open_export(p, name + 7);
 	return conf_fail(p, p->line,
 			 "unknown section [%s]; there are [cluster], [rdma], [server.N], "
-			 "[key.NAME], [nfs] and [export.NAME]",
+			 "[key.NAME], [bank], [nfs] and [export.NAME]",
 			 name);
 }
 
@@ -407,7 +410,8 @@ static int conf_place(struct conf_parser *p, const char *path)
 
 static int conf_defaults(struct conf_parser *p)
 {
-	const struct conf_key key = { .name = "key" }, server_key = { .name = "server_key" };
+	const struct conf_key key = { .name = "key" }, server_key = { .name = "server_key" },
+			      bank_key = { .name = "key" };
 	struct conf *c = p->c;
 
 	c->stripe_unit = 256 * KIB;
@@ -415,9 +419,12 @@ static int conf_defaults(struct conf_parser *p)
 	c->lease_s = 30;
 	c->pool_bytes = 64 * MIB;
 	c->rdma.gid_index = CONF_AUTO;
+	c->bank.block = 8 * KIB;
+	c->bank.timeout_ms = 5;
 	c->nfs.memory = 64 * MIB;
 	strcpy(c->nfs.address, "[::]:2049");
-	if (conf_take_path(p, &key, "key", c->key_file) < 0)
+	if (conf_take_path(p, &key, "key", c->key_file) < 0 ||
+	    conf_take_path(p, &bank_key, "bank.key", c->bank.key_file) < 0)
 		return p->error;
 	return conf_take_path(p, &server_key, "server.key", c->server_key_file);
 }

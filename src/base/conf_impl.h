@@ -6,7 +6,7 @@
 
 /* clang-format off */
 enum { SECTION_NONE, SECTION_CLUSTER, SECTION_RDMA, SECTION_SERVER, SECTION_KEY, SECTION_NFS,
-       SECTION_EXPORT };
+       SECTION_EXPORT, SECTION_BANK };
 /* clang-format on */
 
 /* A target while its section is parsed. */
@@ -25,6 +25,7 @@ struct conf_parser {
 	unsigned seen; /* bit set of keys of [cluster] */
 	unsigned rdma_line, rdma_seen; /* the same of [rdma] */
 	unsigned nfs_line, nfs_seen; /* the same of [nfs] */
+	unsigned bank_line, bank_seen; /* the same of [bank] */
 	struct conf *c;
 	char folder[CONF_PATH_MAX]; /* base of relative paths, without a final slash */
 	struct conf_row *rows;
@@ -60,7 +61,7 @@ struct conf_table {
 	size_t n;
 };
 extern const struct conf_table conf_cluster_keys, conf_rdma_keys, conf_server_keys, conf_key_keys,
-	conf_nfs_keys, conf_export_keys;
+	conf_nfs_keys, conf_export_keys, conf_bank_keys;
 
 int conf_take_name(struct conf_parser *p, const struct conf_key *k, const char *v, void *out);
 /* Makes a path relative to the file's folder absolute. */

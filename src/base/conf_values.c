@@ -272,6 +272,65 @@ static int value_yes(struct conf_parser *p, const struct conf_key *k, const char
 	return 0;
 }
 
+/* Addresses of daemons, in any number of words. */
+static int value_daemons(struct conf_parser *p, const struct conf_key *k, const char *v, void *out)
+{
+	struct conf_bank *b = &p->c->bank;
+	char word[CONF_ADDR_MAX + 1];
+	size_t len;
+
+	(void)out;
+	for (v += strspn(v, " \t,"); *v; v += len, v += strspn(v, " \t,")) {
+		len = strcspn(v, " \t,");
+		if (b->n_servers == CONF_MAX_BANK)
+			return conf_fail(p, p->line, "%s names more than %d daemons", k->name,
+					 CONF_MAX_BANK);
+		snprintf(word, sizeof(word), "%.*s", (int)len, v);
+		if (value_address(p, k, word, b->servers[b->n_servers]))
+			return p->error;
+		b->n_servers++;
+	}
+	return b->n_servers ? 0 :
+			      conf_fail(p, p->line,
+					"%s is empty; give for example: servers = 127.0.0.1:11211",
+					k->name);
+}
+
+static int value_block(struct conf_parser *p, const struct conf_key *k, const char *v, void *out)
+{
+	uint64_t n;
+
+	if (parse_size(v, &n) < 0 || n < 256 || n > MIB || n & (n - 1))
+		return conf_fail(p, p->line,
+				 "%s = %s is not a power of two from 256 to 1M; for example: "
+				 "block = 8K",
+				 k->name, v);
+	*(uint32_t *)out = (uint32_t)n;
+	return 0;
+}
+
+static int value_hash(struct conf_parser *p, const struct conf_key *k, const char *v, void *out)
+{
+	bool *modulo = out;
+
+	*modulo = strcmp(v, "modulo") == 0;
+	if (!*modulo && strcmp(v, "consistent") != 0)
+		return conf_fail(p, p->line, "%s = %s is not known; give: consistent or modulo",
+				 k->name, v);
+	return 0;
+}
+
+/* on, or off */
+static int value_seal(struct conf_parser *p, const struct conf_key *k, const char *v, void *out)
+{
+	bool *unsealed = out;
+
+	*unsealed = strcmp(v, "off") == 0;
+	if (!*unsealed && strcmp(v, "on") != 0)
+		return conf_fail(p, p->line, "%s = %s is neither on nor off", k->name, v);
+	return 0;
+}
+
 static int value_squash(struct conf_parser *p, const struct conf_key *k, const char *v, void *out)
 {
 	static const char *const names[] = { "root", "all", "none" };
@@ -350,6 +409,16 @@ static const struct conf_key server_keys[] = {
 	  .example = "server0" },
 };
 
+static const struct conf_key bank_keys[] = {
+	{ "servers", value_daemons, .example = "127.0.0.1:11211" },
+	{ "key", conf_take_path, .offset = offsetof(struct conf_bank, key_file) },
+	{ "block", value_block, .offset = offsetof(struct conf_bank, block) },
+	{ "timeout_ms", value_number, .offset = offsetof(struct conf_bank, timeout_ms), .min = 1,
+	  .max = 1000 },
+	{ "hash", value_hash, .offset = offsetof(struct conf_bank, modulo) },
+	{ "seal", value_seal, .offset = offsetof(struct conf_bank, unsealed) },
+};
+
 static const struct conf_key nfs_keys[] = {
 	{ "address", value_address, .offset = offsetof(struct conf_nfs, address) },
 	{ "memory", value_size, .offset = offsetof(struct conf_nfs, memory) },
@@ -372,5 +441,6 @@ const struct conf_table conf_cluster_keys = { cluster_keys, ARRAY_LEN(cluster_ke
 const struct conf_table conf_rdma_keys = { rdma_keys, ARRAY_LEN(rdma_keys) };
 const struct conf_table conf_server_keys = { server_keys, ARRAY_LEN(server_keys) };
 const struct conf_table conf_key_keys = { key_keys, ARRAY_LEN(key_keys) };
+const struct conf_table conf_bank_keys = { bank_keys, ARRAY_LEN(bank_keys) };
 const struct conf_table conf_nfs_keys = { nfs_keys, ARRAY_LEN(nfs_keys) };
 const struct conf_table conf_export_keys = { export_keys, ARRAY_LEN(export_keys) };

@@ -240,7 +240,7 @@ static int wire_up(posix_spawn_file_actions_t *fa, const char *log, int notify)
 	else
 		log = "/dev/null";
 	r = posix_spawn_file_actions_addopen(fa, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-	if (!r)
+	if (!r && notify >= 0)
 		r = posix_spawn_file_actions_adddup2(fa, notify, CLI_NOTIFY_FD);
 	if (!r)
 		r = posix_spawn_file_actions_addopen(fa, STDOUT_FILENO, log, O_WRONLY | O_APPEND,

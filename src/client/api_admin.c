@@ -5,6 +5,7 @@
  * server. */
 #include <assert.h>
 
+#include "cache/cache.h"
 #include "client/api_impl.h"
 #include "sheaf_admin.h"
 #include "sieve/sieve.h"
@@ -20,6 +21,37 @@ static int server_failed(struct sheaf *fs, uint32_t target, const char *what, in
 	const struct conf_target *t = &fs->b.client->targets[target];
 
 	why_set("%s (%s) %s: %s", t->name, t->address, what, error_text(r));
+	return r;
+}
+
+int sheaf_bank(struct sheaf *fs, struct sheaf_bank *out)
+{
+	const struct client *c = fs->b.client;
+	int r = 0;
+
+	if (out->size < sizeof(*out))
+		return -EINVAL;
+	pthread_mutex_lock(&fs->lock);
+	if (c->bank) {
+		const struct bank_counts *k = bank_counts(c->bank);
+
+		*out = (struct sheaf_bank){ .size = sizeof(*out),
+					    .block = bank_block_bytes(c->bank),
+					    .asked = k->asked,
+					    .hits = k->hits,
+					    .skipped = k->skipped,
+					    .hit_bytes = k->hit_bytes,
+					    .waits = k->waits,
+					    .filled = k->filled,
+					    .dropped = k->dropped,
+					    .failures = k->failures,
+					    .bad = k->bad,
+					    .ask_ns = k->ask_ns };
+	} else {
+		why_set("%s", c->bank_why);
+		r = -ENOENT;
+	}
+	pthread_mutex_unlock(&fs->lock);
 	return r;
 }
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "client/file_impl.h"
+#include "client/banked.h"
 
 static void default_name(char out[LINK_HOST_MAX])
 {
@@ -104,6 +104,7 @@ void client_free(struct client *c)
 	while (!list_empty(&c->loop->runnable)) /* ends claims under way */
 		loop_run_ready(c->loop);
 	net_fini(&c->net);
+	bank_free(c->bank);
 	while ((it = list_pop(&c->files)))
 		file_free(list_entry(it, struct cfile, link));
 	htab_destroy(&c->holdings);
@@ -242,6 +243,8 @@ void cop_start(struct cop *op, const struct req_ops *ops, int error)
 bool cop_end(struct cop *op, int64_t result)
 {
 	op->result = result;
+	if (op->plain_began)
+		banked_note_plain(op);
 	req_fini(&op->q);
 	op->finished = true;
 	op->done(op);

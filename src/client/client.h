@@ -29,6 +29,8 @@ struct client_opts {
 int client_new(const struct client_opts *o, struct client **out);
 /* Outside the simulation: measures costs, makes bad memory an error, reads $SHEAF_MOVER. */
 int movers_init(struct client *c);
+/* The same: opens the cache bank of the cluster file. -errno: reads do without it. */
+int client_bank_open(struct client *c);
 /* The same: direct reads on or off, by $SHEAF_DIRECT. */
 int direct_switch(struct client *c);
 void client_set_mover(struct client *c, enum net_method how); /* for transfers that start later */
@@ -122,6 +124,7 @@ struct cop {
 	struct cfile *file; /* argument, or the result of an open */
 	struct access access; /* of a transfer */
 	struct transfer *transfer;
+	uint64_t plain_began; /* of a read that is measured for the cache bank; or 0 */
 	struct iovec one_mem; /* plain reads and writes are lists of one entry */
 	struct extent one_ext;
 	uint64_t space_total, space_avail; /* of client_statfs() */

@@ -45,6 +45,8 @@ struct client {
 	size_t max_list_extents; /* most extents of a pattern that are sent as a list */
 	struct cached_referral referrals[REFERRALS_MAX];
 	struct direct direct;
+	struct bank *bank; /* the cache bank, or NULL: */
+	char bank_why[256]; /* why not */
 	union { /* scratch memory to plan a request in */
 		struct extent scratch[LIST_MAX];
 		struct copy_piece scratch_copy[LIST_MAX];

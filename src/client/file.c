@@ -3,7 +3,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
-#include "client/file_impl.h"
+#include "client/banked.h"
 #include "client/names_impl.h"
 
 struct sheaf_handle cfile_handle(const struct cfile *f)
@@ -226,6 +226,7 @@ int file_make(struct cop *op)
 	f->opened_change = r->at.change;
 	f->has_unsynced_before = r->unsynced;
 	f->cred = op->cred;
+	file_use_bank(f, r);
 	op->file = f;
 	return 0;
 }

@@ -34,6 +34,8 @@ struct cfile {
 	uint32_t *targets; /* layout.width target ids */
 	struct wire_capability cap;
 	uint64_t opened_change; /* `change` at the open */
+	uint64_t opened_size; /* and the size, exact if the file had no writer */
+	bool uses_bank; /* reads may use the cache bank */
 	struct wire_wrote wrote;
 	uint64_t n_wrote; /* writes answered so far */
 	bool punched; /* holes were punched: only the objects know their blocks */

@@ -323,6 +323,7 @@ static void start(struct cop *op, struct cfile *f, const struct wire_lock *want,
 
 void client_lock(struct cop *op, struct cfile *f, const struct wire_lock *want, bool wait)
 {
+	f->uses_bank = false; /* what others wrote before they gave the lock up is wanted */
 	start(op, f, want, wait, false);
 }
 

@@ -6,7 +6,7 @@
  *            CHECK -> PARENT <-> PARENT_CHECK -> CALL	a rename: look up its new directory first */
 #include <stdlib.h>
 
-#include "client/file_impl.h"
+#include "client/banked.h"
 #include "client/names_impl.h"
 
 #define MAX_HOPS 64
@@ -363,12 +363,14 @@ void client_readlink(struct cop *op, struct sheaf_handle dir, const char *path)
 void client_truncate(struct cop *op, struct sheaf_handle h, uint64_t size)
 {
 	op->args.TRUNCATE = (struct wire_truncate_args){ { h.ino, h.gen }, size, 0 };
+	file_leave_bank(op->c, h.ino);
 	inode_start(op, OP_TRUNCATE, &op->args.TRUNCATE.h, 0);
 }
 
 void client_ftruncate(struct cop *op, struct cfile *f, uint64_t size)
 {
 	op->args.TRUNCATE = (struct wire_truncate_args){ f->h, size, f->id };
+	file_leave_bank(op->c, f->h.ino);
 	inode_start(op, OP_TRUNCATE, &op->args.TRUNCATE.h, file_locks_lost(f) ? -EIO : 0);
 }
 

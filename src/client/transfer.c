@@ -11,6 +11,7 @@
  * the true size decides what is a hole (zeros) and what is behind the end of the file (a short
  * count). */
 #include "client/append.h"
+#include "client/banked.h"
 #include "client/transfer.h"
 
 #define COPY_STRIPES 16384 /* in one call; longer copies return a short count */
@@ -215,8 +216,8 @@ static void start_access(struct cop *op, struct cfile *f, struct transfer how, i
 	cop_start(op, &transfer_ops, e);
 }
 
-void client_read(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
-		 const struct extent *ext, size_t n_ext)
+void read_plain(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
+		const struct extent *ext, size_t n_ext)
 {
 	struct transfer how = { .kind = READ };
 	int e = access_init(&op->access, mem, n_mem, ext, n_ext);
@@ -224,6 +225,13 @@ void client_read(struct cop *op, struct cfile *f, const struct iovec *mem, size_
 	if (!e)
 		shape_of_list(op, &how.shape);
 	start_access(op, f, how, e);
+}
+
+void client_read(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
+		 const struct extent *ext, size_t n_ext)
+{
+	if (!banked_read(op, f, mem, n_mem, ext, n_ext))
+		read_plain(op, f, mem, n_mem, ext, n_ext);
 }
 
 static void write_list(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,

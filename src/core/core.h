@@ -148,6 +148,7 @@ struct env {
 	const struct file_ops *file;
 	const struct exec_ops *exec;
 	const struct fabric_ops *fabric; /* RDMA: core/fabric.h; NULL: none */
+	const struct bank_ops *bank; /* memcached: core/bank.h; NULL: none */
 };
 
 struct env *env_real(void); /* the kernel's; one per process, never freed */

@@ -75,6 +75,7 @@ struct env *env_real(void)
 		.file = &file_real_ops,
 		.exec = &exec_real_ops,
 		.fabric = &fabric_verbs_ops,
+		.bank = &bank_memcached_ops,
 	};
 
 	return &real;

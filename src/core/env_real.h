@@ -11,6 +11,7 @@
 extern const struct sock_ops sock_real_ops;
 extern const struct file_ops file_real_ops;
 extern const struct exec_ops exec_real_ops;
+extern const struct bank_ops bank_memcached_ops; /* open() fails where there is no libmemcached */
 extern const struct fabric_ops fabric_verbs_ops; /* open() fails where there is no RDMA */
 
 #define POLL_BATCH 64

@@ -15,7 +15,7 @@
 
 #include "net/backend.h"
 #include "net/frame.h"
-#include "net/mac.h"
+#include "base/mac.h"
 #include "net/peer_private.h"
 #include "net/rdma.h"
 

@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 
 #include "base/base.h"
-#include "net/mac.h"
+#include "base/mac.h"
 #include "sheaf_handle.h"
 #include "xdr/sunrpc.h"
 

@@ -9,7 +9,7 @@
 #include "meta/meta.h"
 #include "net/bulk.h"
 #include "net/link.h"
-#include "net/mac.h"
+#include "base/mac.h"
 #include "net/net.h"
 #include "net/peer.h"
 #include "net/session.h"

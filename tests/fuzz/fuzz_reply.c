@@ -13,7 +13,7 @@
 
 #include "client/client.h"
 #include "net/frame.h"
-#include "net/mac.h"
+#include "base/mac.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -5,7 +5,7 @@
 
 #include "cluster.h"
 #include "net/frame.h"
-#include "net/mac.h"
+#include "base/mac.h"
 #include "net/backend.h"
 
 struct raw {

@@ -1,6 +1,6 @@
 /* The handshake of a link: which peers are accepted, which are refused and why, and the cost of
  * unauthenticated links. */
-#include "net/mac.h"
+#include "base/mac.h"
 #include "toy_client.h"
 
 /* ---- an accepted link; the test is the dialler ---- */

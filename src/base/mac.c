@@ -9,7 +9,7 @@
 #include <openssl/sha.h>
 #include <stdlib.h>
 
-#include "net/mac.h"
+#include "base/mac.h"
 
 static_assert(MAC_BYTES == SHA256_DIGEST_LENGTH, "digest");
 static_assert(KEY_BYTES <= SHA256_CBLOCK, "a key is padded, not hashed");

@@ -1,6 +1,6 @@
 /* HMAC-SHA-256 against the vectors of RFC 4231. Its keys are shorter than KEY_BYTES: zeros behind a
  * key do not change the mac. */
-#include "net/mac.h"
+#include "base/mac.h"
 #include "test.h"
 
 static void check(const char *key, size_t key_len, const char *data, const char *expected)

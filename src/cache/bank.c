@@ -1,0 +1,367 @@
+/* The bank of a client: workers that speak with the daemons, and whether asking them pays.
+ *
+ * A worker has its own connections. It starts when all others are busy. A conversation is lent to
+ * its worker until done() runs on the loop.
+ *
+ * Does asking pay? Accesses that were not asked for tell what the servers take, by size. What
+ * asking saves or costs is added up; while the sum is negative no access is asked for, and each
+ * other access adds a part of its time. So asking costs a tenth of the time at most where nothing
+ * is found, and where it pays all accesses are asked for.
+ *
+ * Threads: the loop's, but for what is marked as the worker's. Buffers: borrowed; the data of stores
+ * are the bank's. Errors: none of an access. What goes wrong is counted, and nothing is found. */
+#include <stdlib.h>
+
+#include "cache/cache.h"
+
+#define WORKERS 4
+#define STORES_MAX 64 /* conversations that store, at a time */
+#define TICKET_SECONDS 1 /* how long a client may take to fill */
+#define SIZES 24 /* classes of accesses: powers of two */
+#define SAVED_MAX ((int64_t)(20 * NSEC_PER_MSEC))
+#define LOST_MAX ((int64_t)(20 * NSEC_PER_MSEC))
+#define PLAIN_EVERY 64 /* accesses: one is not asked for, to see what the servers take now */
+
+struct bank_worker {
+	struct bank *b;
+	struct worker *w;
+	void *handle;
+	struct seal_context *x;
+	unsigned busy; /* conversations */
+	uint8_t *value; /* room for one */
+	uint8_t *found; /* room for a batch */
+};
+
+struct bank {
+	struct loop *loop;
+	struct conf_bank conf;
+	struct seal *seal;
+	struct bank_worker workers[WORKERS];
+	unsigned n_workers, n_stores;
+	bool is_broken; /* no memory for a worker: nothing is asked for */
+	struct bank_counts counts;
+	uint64_t plain_ns[SIZES]; /* what accesses take without the bank; 0: not known */
+	uint64_t n_plain; /* accesses since the last one that was not asked for */
+	int64_t saved; /* ns */
+	bool asks_always;
+};
+
+static int worker_begin(struct bank *b, struct bank_worker *w, char *why, size_t why_len)
+{
+	const struct bank_setup setup = { b->conf.servers, b->conf.n_servers, b->conf.timeout_ms,
+					  b->conf.modulo };
+	struct env *e = b->loop->env;
+	size_t room = b->conf.block + SEAL_BYTES;
+	int r = e->bank->open(e, &setup, &w->handle, why, why_len);
+
+	if (r)
+		return r;
+	w->b = b;
+	w->x = seal_context(b->seal);
+	w->value = malloc(room);
+	w->found = malloc(room * MIN((size_t)BANK_BATCH, MIB / b->conf.block + 1));
+	if (!w->x || !w->value || !w->found)
+		r = -ENOMEM;
+	else
+		r = e->exec->worker_start(e, b->loop, "sheaf-bank", &w->w);
+	if (r)
+		return error_explain(why, why_len, r, "cannot start a worker of the cache bank: %s",
+				     error_text(r));
+	b->n_workers++;
+	return 0;
+}
+
+static void worker_end(struct bank_worker *w)
+{
+	if (w->w)
+		w->b->loop->env->exec->worker_stop(w->w);
+	if (w->handle)
+		w->b->loop->env->bank->close(w->handle);
+	seal_context_free(w->x);
+	free(w->value);
+	free(w->found);
+}
+
+int bank_new(struct loop *l, const struct conf_bank *conf, const uint8_t key[KEY_BYTES],
+	     const struct uuid *fs, struct bank **out, char *why, size_t why_len)
+{
+	struct bank *b = calloc(1, sizeof(*b));
+	int r = -ENOMEM;
+
+	*out = NULL;
+	if (!l->env->bank) {
+		free(b);
+		return error_explain(why, why_len, -EOPNOTSUPP, "there is no cache bank here");
+	}
+	if (b) {
+		b->loop = l;
+		b->conf = *conf;
+		b->seal = seal_new(key, fs, conf->unsealed);
+		b->workers[0].b = b;
+		r = b->seal ? worker_begin(b, &b->workers[0], why, why_len) : -ENOMEM;
+	}
+	if (r == -ENOMEM)
+		error_explain(why, why_len, r, "no memory for the cache bank");
+	if (r && b)
+		bank_free(b);
+	else
+		*out = b;
+	return r;
+}
+
+void bank_free(struct bank *b)
+{
+	if (!b)
+		return;
+	for (unsigned i = 0; i < WORKERS; i++)
+		if (b->workers[i].b)
+			worker_end(&b->workers[i]);
+	seal_free(b->seal);
+	free(b);
+}
+
+const struct bank_counts *bank_counts(const struct bank *b)
+{
+	return &b->counts;
+}
+
+struct bank_counts *bank_counters(struct bank *b)
+{
+	return &b->counts;
+}
+
+uint32_t bank_block_bytes(const struct bank *b)
+{
+	return b->conf.block;
+}
+
+/* The worker with the least to do; another one is started if all have some. */
+static unsigned choose_worker(struct bank *b)
+{
+	unsigned best = 0;
+	char why[160];
+
+	for (unsigned i = 1; i < b->n_workers; i++)
+		if (b->workers[i].busy < b->workers[best].busy)
+			best = i;
+	if (!b->workers[best].busy || b->n_workers == WORKERS || b->is_broken)
+		return best;
+	if (worker_begin(b, &b->workers[b->n_workers], why, sizeof(why))) {
+		b->is_broken = true;
+		return best;
+	}
+	return b->n_workers - 1;
+}
+
+static void submit(struct bank *b, struct bank_call *c, void (*run)(struct job *j),
+		   void (*done)(struct job *j))
+{
+	c->bank = b;
+	c->job.run = run;
+	c->job.done = done;
+	c->worker = choose_worker(b);
+	c->failures = c->bad = 0;
+	b->workers[c->worker].busy++;
+	b->loop->env->exec->worker_submit(b->workers[c->worker].w, &c->job);
+}
+
+static void count(struct bank_call *c)
+{
+	c->bank->workers[c->worker].busy--;
+	c->bank->counts.failures += c->failures;
+	c->bank->counts.bad += c->bad;
+}
+
+/* ---- finding ---- */
+
+/* Of the file's bytes in this block. */
+static uint32_t length_of(const struct bank_call *c, const struct bank_block *k)
+{
+	uint64_t block = c->bank->conf.block, start = k->index * block;
+
+	return start >= c->state.size ? 0 : (uint32_t)MIN(block, c->state.size - start);
+}
+
+static void name_of(const struct bank_call *c, const struct bank_block *k, char out[BANK_KEY])
+{
+	seal_name(c->bank->seal, BANK_BLOCK, &c->state, c->bank->conf.block, k->index, out);
+}
+
+/* The worker's: the first of the missing blocks stands for all of them. */
+static void take_ticket(struct bank_worker *w, struct bank_call *c)
+{
+	struct bank_entry e = { .value = (uint8_t[]){ 1 }, .length = 1 };
+	const struct bank_ops *ops = c->bank->loop->env->bank;
+
+	for (size_t i = 0; i < c->n; i++) {
+		if (c->blocks[i].is_found)
+			continue;
+		seal_name(c->bank->seal, BANK_TICKET, &c->state, c->bank->conf.block,
+			  c->blocks[i].index, e.key);
+		c->has_ticket = ops->add(w->handle, &e, TICKET_SECONDS) == 0;
+		return;
+	}
+}
+
+/* The worker's. */
+static void find(struct job *j)
+{
+	struct bank_call *c = container_of(j, struct bank_call, job);
+	struct bank_worker *w = &c->bank->workers[c->worker];
+	size_t room = c->bank->conf.block + SEAL_BYTES;
+	struct bank_entry e[BANK_BATCH];
+
+	for (size_t i = 0; i < c->n; i++) {
+		e[i].value = w->found + i * room;
+		e[i].length = room;
+		name_of(c, &c->blocks[i], e[i].key);
+	}
+	c->failures += (uint32_t)c->bank->loop->env->bank->get(w->handle, e, c->n);
+	for (size_t i = 0; i < c->n; i++) {
+		struct bank_block *k = &c->blocks[i];
+
+		k->is_found = false;
+		if (!e[i].length)
+			continue;
+		if (e[i].length == k->length + SEAL_BYTES &&
+		    seal_open(w->x, e[i].key, e[i].value, e[i].length, k->data) == 0)
+			k->is_found = true;
+		else
+			c->bad++;
+	}
+	take_ticket(w, c);
+}
+
+static void found(struct job *j)
+{
+	struct bank_call *c = container_of(j, struct bank_call, job);
+
+	count(c);
+	req_done(c->q, 0, 0);
+}
+
+void bank_find(struct bank *b, struct bank_call *c, struct req *q)
+{
+	c->bank = b;
+	c->q = q;
+	c->has_ticket = false;
+	for (size_t i = 0; i < c->n; i++)
+		c->blocks[i].length = length_of(c, &c->blocks[i]);
+	req_hold(q);
+	submit(b, c, find, found);
+}
+
+/* ---- storing ---- */
+
+struct storing {
+	struct bank_call c;
+	void *data;
+	uint64_t nonce[2]; /* the first one of this conversation */
+	uint32_t filled;
+};
+
+/* The worker's. */
+static void store(struct job *j)
+{
+	struct storing *s = container_of(j, struct storing, c.job);
+	struct bank_call *c = &s->c;
+	struct bank_worker *w = &c->bank->workers[c->worker];
+	struct bank_entry e = { .value = w->value };
+
+	for (size_t i = 0; i < c->n; i++) {
+		const struct bank_block *k = &c->blocks[i];
+		int r;
+
+		if (k->is_found || !k->length)
+			continue;
+		name_of(c, k, e.key);
+		s->nonce[0]++;
+		e.length = k->length + SEAL_BYTES;
+		if (seal_close(w->x, e.key, (const uint8_t *)s->nonce, k->data, k->length,
+			       w->value))
+			continue;
+		r = c->bank->loop->env->bank->set(w->handle, &e, 0);
+		s->filled += r == 0;
+		c->failures += r == -EIO;
+	}
+}
+
+static void stored(struct job *j)
+{
+	struct storing *s = container_of(j, struct storing, c.job);
+	struct bank *b = s->c.bank;
+
+	count(&s->c);
+	b->counts.filled += s->filled;
+	b->n_stores--;
+	free(s->c.blocks);
+	free(s->data);
+	free(s);
+}
+
+void bank_store(struct bank *b, const struct bank_state *state, struct bank_block *blocks, size_t n,
+		void *data)
+{
+	struct storing *s = b->n_stores < STORES_MAX ? calloc(1, sizeof(*s)) : NULL;
+
+	if (!s) {
+		b->counts.dropped += n;
+		free(blocks);
+		free(data);
+		return;
+	}
+	s->c.state = *state;
+	s->c.blocks = blocks;
+	s->c.n = n;
+	s->data = data;
+	b->loop->env->clock->random(b->loop->env, s->nonce, sizeof(s->nonce));
+	b->n_stores++;
+	submit(b, &s->c, store, stored);
+}
+
+/* ---- does asking pay? ---- */
+
+static uint64_t *plain_of(struct bank *b, uint64_t bytes)
+{
+	unsigned i = 0;
+
+	while (bytes > 1 && i < SIZES - 1) {
+		bytes >>= 1;
+		i++;
+	}
+	return &b->plain_ns[i];
+}
+
+void bank_ask_always(struct bank *b)
+{
+	b->asks_always = true;
+}
+
+bool bank_is_worth(struct bank *b, uint64_t bytes)
+{
+	bool is_worth = b->asks_always || (*plain_of(b, bytes) && b->saved >= 0 &&
+					   ++b->n_plain % PLAIN_EVERY);
+
+	b->counts.skipped += !is_worth;
+	return is_worth;
+}
+
+static int64_t clamp(int64_t x)
+{
+	return MAX(MIN(x, SAVED_MAX), -LOST_MAX);
+}
+
+void bank_note_plain(struct bank *b, uint64_t bytes, uint64_t ns)
+{
+	uint64_t *mean = plain_of(b, bytes);
+
+	*mean = *mean ? *mean - *mean / 8 + ns / 8 : ns;
+	if (b->saved < 0)
+		b->saved = clamp(b->saved + (int64_t)ns / 12);
+}
+
+void bank_note_asked(struct bank *b, uint64_t bytes, uint64_t ns)
+{
+	b->counts.ask_ns += ns;
+	b->saved = clamp(b->saved + (int64_t)*plain_of(b, bytes) - (int64_t)ns);
+}

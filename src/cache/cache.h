@@ -1,0 +1,99 @@
+/* cache: blocks of files in a bank of memcached daemons, between clients and servers.
+ *
+ * An entry never changes: its name is an HMAC over all that determines its bytes, the state of the
+ * file included. A file in another state has other names, so nothing is removed; the daemons forget
+ * what nobody asks for. Values are encrypted and authenticated, since memcached authenticates
+ * nobody: a value that is damaged, foreign or of another name is one that is not there.
+ *
+ * A bank belongs to a loop. Its workers speak with the daemons. */
+#ifndef SHEAF_CACHE_H
+#define SHEAF_CACHE_H
+
+#include "base/mac.h"
+#include "core/bank.h"
+
+struct bank;
+
+struct bank_counts {
+	uint64_t asked, hits; /* accesses: asked for in the bank; found there as a whole */
+	uint64_t skipped; /* accesses that were not asked for, because it would not pay */
+	uint64_t hit_bytes;
+	uint64_t waits; /* for another client that fills */
+	uint64_t filled, dropped; /* blocks: stored; not stored, since too many waited for it */
+	uint64_t failures; /* of daemons, which are skipped for a while then */
+	uint64_t bad; /* values that were no entry of ours */
+	uint64_t ask_ns; /* time of accesses that were asked for */
+};
+
+/* key: of the bank, which all that use it have. -errno: the reason with the remedy is in `why`. */
+int bank_new(struct loop *l, const struct conf_bank *conf, const uint8_t key[KEY_BYTES],
+	     const struct uuid *fs, struct bank **out, char *why, size_t why_len);
+void bank_free(struct bank *b); /* waits for its workers; no call may be under way but stores */
+const struct bank_counts *bank_counts(const struct bank *b);
+struct bank_counts *bank_counters(struct bank *b); /* for those that the user of the bank counts */
+uint32_t bank_block_bytes(const struct bank *b);
+
+/* What determines the bytes of a file's blocks. */
+struct bank_state {
+	uint64_t incarnation; /* of the metadata server's storage */
+	uint64_t ino;
+	uint64_t change;
+	uint64_t verifier; /* of its data servers, if some data may be unsynced; else 0 */
+	uint64_t size;
+	uint32_t gen, obj_gen;
+};
+
+struct bank_block {
+	uint64_t index; /* in the file */
+	uint8_t *data; /* room for a whole block */
+	uint32_t length; /* less than a block at the end of the file */
+	bool is_found;
+};
+
+/* A conversation with the bank; its memory is lent until q goes on. */
+struct bank_call {
+	struct job job;
+	struct bank *bank;
+	struct req *q;
+	struct bank_state state;
+	struct bank_block *blocks; /* at most BANK_BATCH */
+	size_t n;
+	unsigned worker;
+	bool has_ticket; /* some are missing, and no other client fills them */
+	uint32_t failures, bad;
+};
+/* Fills the blocks that the bank has, and asks for the ticket if some are missing. Holds q. */
+void bank_find(struct bank *b, struct bank_call *c, struct req *q);
+/* Stores the blocks that are not found. Nothing waits for it: takes blocks and their data, which
+ * are in one piece of memory each from malloc(). */
+void bank_store(struct bank *b, const struct bank_state *s, struct bank_block *blocks, size_t n,
+		void *data);
+
+void bank_ask_always(struct bank *b); /* whether it pays or not */
+/* Would asking pay? Asking may lose a tenth of the time that accesses take without the bank. */
+bool bank_is_worth(struct bank *b, uint64_t bytes);
+void bank_note_asked(struct bank *b, uint64_t bytes, uint64_t ns); /* how long it took with it */
+void bank_note_plain(struct bank *b, uint64_t bytes, uint64_t ns); /* and without it */
+
+/* ---- seal.c: names and values ---- */
+
+#define SEAL_BYTES 32 /* before the data of a value */
+struct seal;
+struct seal *seal_new(const uint8_t key[KEY_BYTES], const struct uuid *fs, bool unsealed);
+void seal_free(struct seal *s);
+/* What an entry is for: a block, or the ticket to fill it. */
+enum bank_kind { BANK_BLOCK = 1, BANK_TICKET };
+void seal_name(const struct seal *s, enum bank_kind kind, const struct bank_state *of,
+	       uint32_t block_bytes, uint64_t index, char out[BANK_KEY]);
+/* Threads: one per context, for sealing and opening. */
+struct seal_context;
+struct seal_context *seal_context(struct seal *s);
+void seal_context_free(struct seal_context *x);
+/* out: SEAL_BYTES more than n. nonce: random. */
+int seal_close(struct seal_context *x, const char name[BANK_KEY], const uint8_t nonce[12],
+	       const void *data, size_t n, uint8_t *out);
+/* -EBADMSG: not a value of this name. n: SEAL_BYTES more than `out` has room for. */
+int seal_open(struct seal_context *x, const char name[BANK_KEY], const uint8_t *value, size_t n,
+	      void *out);
+
+#endif

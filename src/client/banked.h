@@ -1,0 +1,24 @@
+/* Reads through the cache bank. Private to src/client. */
+#ifndef SHEAF_BANKED_H
+#define SHEAF_BANKED_H
+
+#include "cache/cache.h"
+#include "client/transfer.h"
+
+/* The answer to an open: may reads of f use the bank? */
+void file_use_bank(struct cfile *f, const struct wire_open_res *r);
+/* From now on our reads of this file want what the servers have. */
+void file_leave_bank(struct client *c, uint64_t ino);
+/* Starts a read through the bank, as client_read(). False: it was not started, since the bank is
+ * not for it or would not pay. */
+bool banked_read(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
+		 const struct extent *ext, size_t n_ext);
+/* With op->plain_began: how long the servers took, for the bank's choice. */
+void banked_note_plain(struct cop *op);
+
+/* ---- transfer.c ---- */
+/* client_read() without the bank. */
+void read_plain(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
+		const struct extent *ext, size_t n_ext);
+
+#endif

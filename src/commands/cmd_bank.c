@@ -1,0 +1,398 @@
+/* sheaf bank: starts and stops the memcached daemons of the cache bank that belong to this host, and
+ * asks all of them. A daemon that was started here has its pid in a file beside the cluster file.
+ *
+ * Threads: one. Buffers: answers of daemons are bounded. Errors: a daemon that fails is named, and
+ * the others go on. */
+#include <json-c/json.h>
+#include <netdb.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/pidfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "commands/commands.h"
+
+#define ASK_MS 1000
+#define START_MS 5000
+#define STOP_MS 5000
+#define ANSWER_MAX (16 * KIB)
+
+enum { OPT_MEMORY, OPT_JSON };
+
+struct daemon {
+	const char *address;
+	char host[CONF_ADDR_MAX], port[8];
+	char pid_file[CLI_PATH_MAX];
+	bool is_here;
+};
+
+/* ---- talking to a daemon ---- */
+
+static void split_address(struct daemon *d)
+{
+	const char *colon = strrchr(d->address, ':');
+	int n = (int)(colon - d->address);
+
+	snprintf(d->port, sizeof(d->port), "%s", colon + 1);
+	if (*d->address == '[')
+		snprintf(d->host, sizeof(d->host), "%.*s", n - 2, d->address + 1);
+	else
+		snprintf(d->host, sizeof(d->host), "%.*s", n, d->address);
+}
+
+static struct addrinfo *resolve(const struct daemon *d)
+{
+	const struct addrinfo hint = { .ai_socktype = SOCK_STREAM };
+	struct addrinfo *a = NULL;
+
+	return getaddrinfo(d->host, d->port, &hint, &a) ? NULL : a;
+}
+
+/* Only addresses of this host can be bound. */
+static bool is_local(const struct daemon *d)
+{
+	struct addrinfo *a = resolve(d);
+	struct sockaddr_storage any = { 0 };
+	bool is = false;
+	int fd;
+
+	if (!a)
+		return false;
+	memcpy(&any, a->ai_addr, a->ai_addrlen);
+	((struct sockaddr_in *)&any)->sin_port = 0; /* of both families at the same place */
+	fd = socket(a->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	is = fd >= 0 && bind(fd, (struct sockaddr *)&any, a->ai_addrlen) == 0;
+	if (fd >= 0)
+		close(fd);
+	freeaddrinfo(a);
+	return is;
+}
+
+static int reach(const struct daemon *d)
+{
+	struct addrinfo *a = resolve(d);
+	struct timeval limit = { .tv_sec = ASK_MS / 1000 };
+	int fd = a ? socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0) : -1, r = -EHOSTUNREACH;
+
+	if (fd >= 0) {
+		setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+		setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+		r = connect(fd, a->ai_addr, a->ai_addrlen) ? -errno : fd;
+		if (r < 0)
+			close(fd);
+	}
+	if (a)
+		freeaddrinfo(a);
+	return r == -EINPROGRESS ? -ETIMEDOUT : r;
+}
+
+/* The text of `stats`; 0 or -errno. */
+static int ask(const struct daemon *d, char out[ANSWER_MAX])
+{
+	int fd = reach(d);
+	size_t n = 0;
+	ssize_t r = 1;
+
+	*out = 0;
+	if (fd < 0)
+		return fd;
+	if (send(fd, "stats\r\n", 7, MSG_NOSIGNAL) != 7)
+		r = -1;
+	while (r > 0 && n < ANSWER_MAX - 1 && !strstr(out, "END\r\n")) {
+		r = recv(fd, out + n, ANSWER_MAX - 1 - n, 0);
+		n += (size_t)MAX(r, 0);
+		out[n] = 0;
+	}
+	close(fd);
+	if (strstr(out, "END\r\n"))
+		return 0;
+	return r < 0 ? -ETIMEDOUT : -EPROTO;
+}
+
+static uint64_t number_of(const char *stats, const char *name)
+{
+	char key[64];
+	const char *at;
+
+	snprintf(key, sizeof(key), "STAT %s ", name);
+	at = strstr(stats, key);
+	return at ? strtoull(at + strlen(key), NULL, 10) : 0;
+}
+
+/* ---- start, stop ---- */
+
+static int wait_up(struct cli *c, const struct daemon *d, char stats[ANSWER_MAX])
+{
+	for (int ms = 0; ms < START_MS; ms += 20) {
+		const struct timespec nap = { 0, 20000000 };
+
+		if (ask(d, stats) == 0)
+			return CLI_OK;
+		nanosleep(&nap, NULL);
+	}
+	return cli_error(c, "%s does not answer; bank.log beside the cluster file has the reason",
+			 d->address);
+}
+
+static int start_one(struct cli *c, const struct conf *conf, const struct daemon *d)
+{
+	char *stats = malloc(ANSWER_MAX), memory[24] = "64", log[CLI_PATH_MAX];
+	char *argv[] = { "memcached", "-l", (char *)(uintptr_t)d->host, "-p",
+			 (char *)(uintptr_t)d->port, "-U", "0", "-I", "2m", "-m", memory, "-P",
+			 (char *)(uintptr_t)d->pid_file, NULL, NULL, NULL };
+	uint64_t bytes = 0;
+	int status = CLI_OK, r;
+	pid_t pid;
+
+	if (!stats)
+		return cli_error(c, "out of memory");
+	if (ask(d, stats) == 0) {
+		printf("%s is already running, pid %llu\n", d->address,
+		       (unsigned long long)number_of(stats, "pid"));
+		free(stats);
+		return CLI_OK;
+	}
+	if (c->opt[OPT_MEMORY] && (parse_size(c->opt[OPT_MEMORY], &bytes) || bytes < MIB))
+		status = cli_usage(c, "--memory %s is not a size of 1M or more",
+				   c->opt[OPT_MEMORY]);
+	if (bytes)
+		snprintf(memory, sizeof(memory), "%llu", (unsigned long long)(bytes / MIB));
+	if (geteuid() == 0) { /* memcached refuses to run as root without a word about it */
+		argv[13] = "-u";
+		argv[14] = "root";
+	}
+	snprintf(log, sizeof(log), "%s", conf->path);
+	snprintf(strrchr(log, '/') + 1, 32, "bank.log");
+	r = status ? 0 : cli_spawn("memcached", argv, log, -1, &pid);
+	if (r == ENOENT)
+		status = cli_error(c, "memcached is not installed (Debian: memcached)");
+	else if (r)
+		status = cli_fail_host(c, "memcached", -r);
+	if (!status)
+		status = wait_up(c, d, stats);
+	if (!status)
+		printf("%s is up, pid %llu, %s MiB\n", d->address,
+		       (unsigned long long)number_of(stats, "pid"), memory);
+	free(stats);
+	return status;
+}
+
+/* The pid of a daemon that was started here and runs: a pidfd, or -1. */
+static int find_started(const struct daemon *d, pid_t *pid)
+{
+	char path[64], name[32] = "";
+	FILE *f = fopen(d->pid_file, "re");
+	int fd = -1;
+
+	*pid = 0;
+	if (f && fscanf(f, "%d", pid) == 1 && *pid > 0)
+		fd = pidfd_open(*pid, 0);
+	if (f)
+		fclose(f);
+	if (fd < 0)
+		return -1;
+	snprintf(path, sizeof(path), "/proc/%d/comm", *pid);
+	f = fopen(path, "re");
+	if (!f || !fgets(name, sizeof(name), f) || strcmp(name, "memcached\n") != 0) {
+		close(fd);
+		fd = -1; /* another process has the number now */
+	}
+	if (f)
+		fclose(f);
+	return fd;
+}
+
+static int stop_one(struct cli *c, const struct conf *conf, const struct daemon *d)
+{
+	struct pollfd p = { .events = POLLIN };
+	int status = CLI_OK;
+	pid_t pid;
+
+	(void)conf;
+	p.fd = find_started(d, &pid);
+	if (p.fd < 0) {
+		printf("%s was not started by sheaf bank, or is not running\n", d->address);
+		return CLI_OK;
+	}
+	if (pidfd_send_signal(p.fd, SIGTERM, NULL, 0))
+		status = cli_fail_host(c, d->address, -errno);
+	else if (poll(&p, 1, STOP_MS) != 1)
+		status = cli_error(c, "%s: pid %d is still stopping", d->address, pid);
+	else
+		printf("%s has stopped\n", d->address);
+	if (!status)
+		unlink(d->pid_file);
+	close(p.fd);
+	return status;
+}
+
+/* ---- status ---- */
+
+static void add_json(struct json_object *list, const struct daemon *d, const char *stats, int r)
+{
+	static const char *const keys[] = { "pid",	"curr_items", "bytes",	 "limit_maxbytes",
+					    "get_hits", "get_misses", "cmd_set", "evictions" };
+	struct json_object *o = json_object_new_object();
+
+	cli_json_text(o, "address", d->address);
+	cli_json_bool(o, "up", r == 0);
+	for (size_t i = 0; r == 0 && i < ARRAY_LEN(keys); i++)
+		cli_json_uint(o, keys[i], number_of(stats, keys[i]));
+	if (r)
+		cli_json_text(o, "why", error_text(r));
+	json_object_array_add(list, o);
+}
+
+static void add_row(struct cli_table *t, const struct daemon *d, const char *stats, int r)
+{
+	char used[32], limit[32];
+
+	if (r) {
+		cli_table_add(t, "%s\tdown\t\t\t\t\t%s", d->address, error_text(r));
+		return;
+	}
+	format_size(used, sizeof(used), number_of(stats, "bytes"));
+	format_size(limit, sizeof(limit), number_of(stats, "limit_maxbytes"));
+	cli_table_add(t, "%s\tup\t%llu\t%s of %s\t%llu\t%llu\t%llu evicted", d->address,
+		      (unsigned long long)number_of(stats, "curr_items"), used, limit,
+		      (unsigned long long)number_of(stats, "get_hits"),
+		      (unsigned long long)number_of(stats, "get_misses"),
+		      (unsigned long long)number_of(stats, "evictions"));
+}
+
+static int status_of_all(struct cli *c, const struct daemon *d, uint32_t n)
+{
+	static const char *const heads[] = { "DAEMON", "STATE",	  ">ENTRIES", "MEMORY",
+					     ">HITS",  ">MISSES", "NOTE" };
+	struct json_object *o = json_object_new_object(), *list = json_object_new_array();
+	char *stats = malloc(ANSWER_MAX);
+	struct cli_table t;
+	int status = CLI_OK;
+
+	cli_table_init(&t, heads, ARRAY_LEN(heads));
+	for (uint32_t i = 0; stats && i < n; i++) {
+		int r = ask(&d[i], stats);
+
+		add_row(&t, &d[i], stats, r);
+		add_json(list, &d[i], stats, r);
+		if (r)
+			status = CLI_FAILED;
+	}
+	json_object_object_add(o, "daemons", list);
+	if (c->opt[OPT_JSON]) {
+		free(t.text);
+		cli_json_print(o, JSON_C_TO_STRING_PRETTY);
+	} else {
+		json_object_put(o);
+		if (cli_table_print(&t, stdout))
+			status = cli_error(c, "out of memory");
+	}
+	free(stats);
+	return status;
+}
+
+/* ---- the command ---- */
+
+static int prepare_key(struct cli *c, const struct conf *conf)
+{
+	char err[CLI_PATH_MAX + 256];
+
+	if (access(conf->bank.key_file, F_OK) == 0)
+		return CLI_OK;
+	if (key_create(conf->bank.key_file, err, sizeof(err)))
+		return cli_error(c, "%s", err);
+	printf("made %s: give it to the hosts whose root, gateways and mounts may read every file\n",
+	       conf->bank.key_file);
+	return CLI_OK;
+}
+
+/* A first daemon, on this host. */
+static int add_section(struct cli *c, struct conf **conf)
+{
+	char err[CLI_PATH_MAX + 256];
+
+	if (conf_append(conf, "\n[bank]\nservers = 127.0.0.1:11211\n", err, sizeof(err)))
+		return cli_error(c, "%s", err);
+	printf("added [bank] with one daemon of this host to %s\n", (*conf)->path);
+	return CLI_OK;
+}
+
+static int each_here(struct cli *c, const struct conf *conf, const struct daemon *d,
+		     int (*fn)(struct cli *c, const struct conf *conf, const struct daemon *d))
+{
+	int status = CLI_OK, n = 0;
+
+	for (uint32_t i = 0; i < conf->bank.n_servers; i++) {
+		if (!d[i].is_here)
+			continue;
+		n++;
+		if (fn(c, conf, &d[i]))
+			status = CLI_FAILED;
+	}
+	return n ? status : cli_error(c, "no daemon of [bank] in %s has an address of this host",
+				      conf->path);
+}
+
+static struct daemon *daemons_of(const struct conf *conf)
+{
+	struct daemon *d = calloc(conf->bank.n_servers + 1, sizeof(*d));
+
+	for (uint32_t i = 0; d && i < conf->bank.n_servers; i++) {
+		d[i].address = conf->bank.servers[i];
+		split_address(&d[i]);
+		d[i].is_here = is_local(&d[i]);
+		snprintf(d[i].pid_file, sizeof(d[i].pid_file), "%s", conf->path);
+		snprintf(strrchr(d[i].pid_file, '/') + 1, 32, "bank-%s.pid", d[i].port);
+	}
+	return d;
+}
+
+static int run_bank(struct cli *c)
+{
+	const char *what = c->args[0];
+	bool starts = strcmp(what, "start") == 0, stops = strcmp(what, "stop") == 0;
+	struct daemon *d = NULL;
+	struct conf *conf;
+	int status;
+
+	if (!starts && !stops && strcmp(what, "status") != 0)
+		return cli_usage(c, "'%s' is none of start, stop, status", what);
+	status = cli_load_conf(c, &conf);
+	if (status)
+		return status;
+	if (!conf->bank.n_servers)
+		status = starts ? add_section(c, &conf) :
+				  cli_error(c, "%s has no [bank]; 'sheaf bank start' adds one",
+					    conf->path);
+	if (!status && starts)
+		status = prepare_key(c, conf);
+	if (!status && !(d = daemons_of(conf)))
+		status = cli_error(c, "out of memory");
+	if (!status && starts)
+		status = each_here(c, conf, d, start_one);
+	else if (!status && stops)
+		status = each_here(c, conf, d, stop_one);
+	else if (!status)
+		status = status_of_all(c, d, conf->bank.n_servers);
+	free(d);
+	conf_free(conf);
+	return status;
+}
+
+const struct cli_command cmd_bank = {
+	.name = "bank",
+	.usage = "start|stop|status [--memory SIZE] [--json]",
+	.summary = "the cache bank: memcached daemons that keep blocks of files",
+	.run = run_bank,
+	.min_args = 1,
+	.max_args = 1,
+	.options = { [OPT_MEMORY] = { 0, "memory", "SIZE", "of each daemon that is started (64M)" },
+		     [OPT_JSON] = { 0, "json", NULL, "status as JSON" } },
+	.more = "start runs the daemons of the section [bank] that have an address of this host, and adds that\n"
+		"section, with one daemon, and a key where there is none. Clients use the bank from their next\n"
+		"connection on. docs/bank.md says when it helps.\n",
+	.examples = "  sheaf bank start --memory 1G\n"
+		    "  sheaf bank status --json | jq '.daemons[].get_hits'\n",
+};

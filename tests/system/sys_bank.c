@@ -1,0 +1,490 @@
+/* The cache bank with real memcached daemons: what is found there is what the servers have, whatever
+ * happens to the daemons and to what they keep. */
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/base.h"
+#include "cluster.h"
+
+#define DAEMONS 2
+#define BLOCK 8192
+#define BYTES (20 * BLOCK + 777)
+
+static struct cluster c;
+static struct sheaf *writer; /* does not use the bank */
+static uint32_t port;
+static pid_t daemons[DAEMONS];
+
+/* ---- daemons ---- */
+
+static int daemon_connect(int i)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons((uint16_t)(port + (uint32_t)i)) };
+	struct timeval limit = { .tv_sec = PATIENCE_S };
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+	if (connect(fd, (struct sockaddr *)&a, sizeof(a)) == 0)
+		return fd;
+	close(fd);
+	return -1;
+}
+
+static bool daemon_answers(int i)
+{
+	int fd = daemon_connect(i);
+
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
+static void daemon_start(int i)
+{
+	char number[12];
+	const char *argv[] = { "/usr/bin/env", "memcached", "-u", "root", "-l", "127.0.0.1", "-p",
+			       number,	    "-U", "0",	  "-m", "64",	     NULL };
+
+	snprintf(number, sizeof(number), "%u", port + (uint32_t)i);
+	daemons[i] = process_start(argv, -1);
+	CHECK(WITHIN(PATIENCE_S, daemon_answers(i)));
+}
+
+static void daemon_kill(int i)
+{
+	kill(daemons[i], SIGKILL);
+	process_wait(daemons[i]);
+}
+
+/* Sends a command and reads up to the end mark. The caller frees the answer. */
+static char *daemon_ask(int i, const void *command, size_t len, const char *mark, size_t *n)
+{
+	size_t room = 8 << 20;
+	char *answer = malloc(room);
+	int fd = daemon_connect(i);
+	ssize_t r;
+
+	CHECK(answer && fd >= 0);
+	CHECK_EQ(send(fd, command, len, 0), (ssize_t)len);
+	*n = 0;
+	while (*n < strlen(mark) || memcmp(answer + *n - strlen(mark), mark, strlen(mark))) {
+		r = recv(fd, answer + *n, room - *n, 0);
+		CHECK(r > 0);
+		*n += (size_t)r;
+	}
+	close(fd);
+	return answer;
+}
+
+struct entry {
+	int daemon;
+	char key[64];
+	char *value;
+	size_t n;
+};
+
+/* All entries of all daemons. */
+static size_t entries(struct entry *out, size_t max)
+{
+	size_t count = 0, n;
+
+	for (int i = 0; i < DAEMONS; i++) {
+		char *list = daemon_ask(i, "lru_crawler metadump all\r\n", 26, "END\r\n", &n), *at;
+
+		list[n - 1] = 0;
+		for (at = list; (at = strstr(at, "key=")) && count < max; at++) {
+			struct entry *e = &out[count++];
+			char command[80], *text;
+			size_t len;
+
+			e->daemon = i;
+			sscanf(at, "key=%63s", e->key);
+			snprintf(command, sizeof(command), "get %s\r\n", e->key);
+			text = daemon_ask(i, command, strlen(command), "END\r\n", &len);
+			if (sscanf(text, "VALUE %*s %*u %zu", &e->n) != 1) {
+				count--; /* it has expired */
+				free(text);
+				continue;
+			}
+			e->value = malloc(e->n + 1);
+			memcpy(e->value, strchr(text, '\n') + 1, e->n);
+			free(text);
+		}
+		free(list);
+	}
+	return count;
+}
+
+static void entry_set(const struct entry *e, const void *value, size_t n)
+{
+	char *command = malloc(n + 128);
+	size_t len = (size_t)sprintf(command, "set %s 0 0 %zu\r\n", e->key, n);
+
+	memcpy(command + len, value, n);
+	memcpy(command + len + n, "\r\n", 2);
+	free(daemon_ask(e->daemon, command, len + n + 2, "\r\n", &(size_t){ 0 }));
+	free(command);
+}
+
+/* ---- clients ---- */
+
+static struct sheaf *banked_client(const char *how)
+{
+	struct sheaf *fs;
+
+	setenv("SHEAF_BANK", how, 1);
+	fs = client_connect(c.conf);
+	setenv("SHEAF_BANK", "off", 1);
+	return fs;
+}
+
+static struct sheaf_bank counts_of(struct sheaf *fs)
+{
+	struct sheaf_bank b = { .size = sizeof(b) };
+
+	CHECK_EQ(sheaf_bank(fs, &b), 0);
+	return b;
+}
+
+static void check_reads(struct sheaf *fs, const char *path, size_t size, uint64_t seed, int n)
+{
+	struct sheaf_file *f = open_file(fs, path, O_RDONLY);
+	uint8_t *b = malloc(size + 10);
+	uint64_t random = seed;
+
+	CHECK(b);
+	for (int i = 0; i < n; i++) {
+		size_t off = test_random(&random) % size, len = 1 + test_random(&random) % 20000;
+		size_t want = len < size - off ? len : size - off;
+
+		CHECK_EQ(sheaf_pread(f, b, len, (off_t)off), (ssize_t)want);
+		CHECK(is_pattern(b, want, seed, off));
+	}
+	CHECK_EQ(sheaf_close(f), 0);
+	free(b);
+}
+
+static void make_synced(const char *path, size_t n, uint64_t seed)
+{
+	struct sheaf_file *f;
+
+	make_file(writer, path, n, seed);
+	f = open_file(writer, path, O_RDWR);
+	CHECK_EQ(sheaf_fsync(f), 0);
+	CHECK_EQ(sheaf_close(f), 0);
+}
+
+/* Every block of the file is in the bank. */
+static void fill(struct sheaf *fs, const char *path, size_t size, uint64_t seed)
+{
+	CHECK(WITHIN(PATIENCE_S, ({
+			     struct sheaf_bank before = counts_of(fs), after;
+			     struct sheaf_file *f = open_file(fs, path, O_RDONLY);
+			     uint8_t *b = malloc(size);
+
+			     for (size_t at = 0; at < size; at += 4 * BLOCK) {
+				     size_t n = size - at < 4 * BLOCK ? size - at : 4 * BLOCK;
+
+				     CHECK_EQ(sheaf_pread(f, b, n, (off_t)at), (ssize_t)n);
+				     CHECK(is_pattern(b, n, seed, at));
+			     }
+			     CHECK_EQ(sheaf_close(f), 0);
+			     free(b);
+			     after = counts_of(fs);
+			     after.hits - before.hits == after.asked - before.asked;
+		     })));
+}
+
+/* ---- tests ---- */
+
+static void what_one_client_read_others_find(void)
+{
+	struct sheaf *a = banked_client("always"), *b = banked_client("always");
+	struct sheaf_bank k;
+
+	make_synced("/shared", BYTES, 1);
+	fill(a, "/shared", BYTES, 1);
+	check_reads(b, "/shared", BYTES, 1, 300);
+	k = counts_of(b);
+	CHECK(k.asked >= 300);
+	CHECK_EQ(k.hits, k.asked);
+	CHECK_EQ(k.bad, 0);
+	sheaf_disconnect(a);
+	sheaf_disconnect(b);
+}
+
+static void lists_and_ends_of_files_are_read(void)
+{
+	struct sheaf *a = banked_client("always");
+	uint8_t mem[3][3000];
+	struct iovec iov[] = { { mem[0], 3000 }, { mem[1], 1000 }, { mem[2], 3000 } };
+	struct sheaf_extent ext[] = { { BLOCK - 1000, 2500 }, { 5 * BLOCK, 1500 }, { BYTES - 500, 3000 } };
+	struct sheaf_file *f;
+
+	make_synced("/lists", BYTES, 2);
+	fill(a, "/lists", BYTES, 2);
+	f = open_file(a, "/lists", O_RDONLY);
+	CHECK_EQ(sheaf_read_list(f, iov, 3, ext, 3), 4500);
+	CHECK(is_pattern(mem[0], 2500, 2, BLOCK - 1000));
+	CHECK(is_pattern(mem[0] + 2500, 500, 2, 5 * BLOCK));
+	CHECK(is_pattern(mem[1], 1000, 2, 5 * BLOCK + 500));
+	CHECK(is_pattern(mem[2], 500, 2, BYTES - 500));
+	CHECK_EQ(sheaf_pread(f, mem, 100, BYTES), 0);
+	CHECK_EQ(sheaf_pread(f, (void *)8, 100, 0), -EFAULT);
+	CHECK_EQ(sheaf_close(f), 0);
+	CHECK(counts_of(a).hits > 0);
+	sheaf_disconnect(a);
+}
+
+/* close-to-open: an open sees what was there when the last writer had closed. */
+static void no_open_sees_an_older_state(void)
+{
+	struct sheaf *a = banked_client("always");
+
+	for (uint64_t i = 0; i < 30; i++) {
+		size_t size = BYTES - (i % 3) * 5000;
+		struct sheaf_file *f = open_file(writer, "/changes", O_CREAT | O_RDWR);
+		uint8_t *b = malloc(size);
+
+		fill_pattern(b, size, 100 + i, 0);
+		if (i % 3)
+			CHECK_EQ(sheaf_ftruncate(f, (off_t)size), 0);
+		CHECK_EQ(sheaf_pwrite(f, b, size, 0), (ssize_t)size);
+		if (i % 2)
+			CHECK_EQ(sheaf_fsync(f), 0);
+		CHECK_EQ(sheaf_ftruncate(f, (off_t)size), 0);
+		CHECK_EQ(sheaf_close(f), 0);
+		for (int k = 0; k < 3; k++)
+			check_reads(a, "/changes", size, 100 + i, 10);
+		free(b);
+	}
+	CHECK(counts_of(a).hits > 0);
+	sheaf_disconnect(a);
+}
+
+static void a_client_sees_its_own_writes_and_those_of_lock_holders(void)
+{
+	struct sheaf *a = banked_client("always");
+	struct sheaf_lock l = { .size = sizeof(l), .type = F_RDLCK, .owner = 1 };
+	struct sheaf_file *r, *w;
+	char byte;
+
+	make_synced("/own", BYTES, 4);
+	fill(a, "/own", BYTES, 4);
+	r = open_file(a, "/own", O_RDONLY);
+	w = open_file(a, "/own", O_WRONLY);
+	CHECK_EQ(sheaf_pwrite(w, "!", 1, 10), 1);
+	CHECK_EQ(sheaf_pread(r, &byte, 1, 10), 1);
+	CHECK_EQ(byte, '!');
+	CHECK_EQ(sheaf_close(w), 0);
+	CHECK_EQ(sheaf_close(r), 0);
+
+	make_synced("/locked", BYTES, 5);
+	fill(a, "/locked", BYTES, 5);
+	r = open_file(a, "/locked", O_RDONLY);
+	w = open_file(writer, "/locked", O_WRONLY);
+	CHECK_EQ(sheaf_pwrite(w, "?", 1, 10), 1);
+	CHECK_EQ(sheaf_lock(r, &l, 1), 0);
+	CHECK_EQ(sheaf_pread(r, &byte, 1, 10), 1);
+	CHECK_EQ(byte, '?');
+	CHECK_EQ(sheaf_close(w), 0);
+	CHECK_EQ(sheaf_close(r), 0);
+	sheaf_disconnect(a);
+}
+
+static void a_file_with_a_writer_is_not_asked_for(void)
+{
+	struct sheaf *a = banked_client("always");
+	struct sheaf_file *w;
+	char b[100];
+
+	make_synced("/written", BYTES, 6);
+	w = open_file(writer, "/written", O_WRONLY);
+	for (int i = 0; i < 20; i++) {
+		struct sheaf_file *r = open_file(a, "/written", O_RDONLY);
+
+		CHECK_EQ(sheaf_pwrite(w, &(char){ (char)i }, 1, 50), 1);
+		CHECK_EQ(sheaf_pread(r, b, 100, 0), 100);
+		CHECK_EQ(b[50], i);
+		CHECK_EQ(sheaf_close(r), 0);
+	}
+	CHECK_EQ(counts_of(a).asked, 0);
+	CHECK_EQ(sheaf_close(w), 0);
+	sheaf_disconnect(a);
+}
+
+/* Values of other keys, cut, longer, with a flipped bit, of nothing. */
+static void bad_values_are_misses(void)
+{
+	struct sheaf *a = banked_client("always");
+	struct entry *e = calloc(4096, sizeof(*e));
+	struct sheaf_bank k;
+	size_t n;
+
+	make_synced("/forged", BYTES, 7);
+	fill(a, "/forged", BYTES, 7);
+	n = entries(e, 4096);
+	CHECK(n > 20);
+	for (size_t i = 0; i < n; i++) {
+		const struct entry *other = &e[(i + 1) % n];
+		char *longer = calloc(1, e[i].n + 1);
+
+		memcpy(longer, e[i].value, e[i].n);
+		switch (i % 5) {
+		case 0:
+			entry_set(&e[i], other->value, other->n);
+			break;
+		case 1:
+			entry_set(&e[i], e[i].value, e[i].n / 2);
+			break;
+		case 2:
+			entry_set(&e[i], longer, e[i].n + 1);
+			break;
+		case 3:
+			longer[e[i].n / 2] ^= 1;
+			entry_set(&e[i], longer, e[i].n);
+			break;
+		case 4:
+			entry_set(&e[i], "", 0);
+			break;
+		}
+		free(longer);
+	}
+	for (int round = 0; round < 3; round++)
+		check_reads(a, "/forged", BYTES, 7, 100);
+	k = counts_of(a);
+	CHECK(k.bad > 0);
+	for (size_t i = 0; i < n; i++)
+		free(e[i].value);
+	free(e);
+	sheaf_disconnect(a);
+}
+
+struct load {
+	struct sheaf *fs;
+	atomic_bool stop;
+	uint64_t reads;
+};
+
+static void *read_on(void *arg)
+{
+	struct load *l = arg;
+
+	while (!l->stop) {
+		check_reads(l->fs, "/loaded", BYTES, 8, 20);
+		l->reads += 20;
+	}
+	return NULL;
+}
+
+static void daemons_that_die_or_stop_change_no_result(void)
+{
+	struct load l = { .fs = banked_client("always") };
+	pthread_t t;
+
+	make_synced("/loaded", BYTES, 8);
+	fill(l.fs, "/loaded", BYTES, 8);
+	CHECK_EQ(pthread_create(&t, NULL, read_on, &l), 0);
+	for (int i = 0; i < 3; i++) {
+		daemon_kill(0);
+		pause_ms(100);
+		CHECK_EQ(kill(daemons[1], SIGSTOP), 0);
+		pause_ms(200);
+		daemon_start(0);
+		CHECK_EQ(kill(daemons[1], SIGCONT), 0);
+		pause_ms(200);
+	}
+	l.stop = true;
+	CHECK_EQ(pthread_join(t, NULL), 0);
+	CHECK(l.reads > 0);
+	CHECK(counts_of(l.fs).failures > 0);
+	sheaf_disconnect(l.fs);
+}
+
+static void clients_without_the_key_do_without_the_bank(void)
+{
+	char key[CLUSTER_PATH + 16];
+	struct sheaf_bank b = { .size = sizeof(b) };
+	struct sheaf *a;
+
+	snprintf(key, sizeof(key), "%s/bank.key", c.dir);
+	CHECK_EQ(rename(key, path_in(c.dir, "elsewhere")), 0);
+	a = banked_client("always");
+	CHECK_EQ(sheaf_bank(a, &b), -ENOENT);
+	CHECK(strstr(sheaf_why(), "bank.key"));
+	make_synced("/keyless", BYTES, 9);
+	check_reads(a, "/keyless", BYTES, 9, 10);
+	sheaf_disconnect(a);
+	CHECK_EQ(rename(path_in(c.dir, "elsewhere"), key), 0);
+}
+
+/* Whether asking pays is measured: the client goes on either way, and asks at times. */
+static void without_a_wish_the_client_measures(void)
+{
+	struct sheaf *a = banked_client("on");
+	struct sheaf_bank k;
+
+	make_synced("/measured", BYTES, 10);
+	check_reads(a, "/measured", BYTES, 10, 2000);
+	k = counts_of(a);
+	CHECK(k.skipped > 0);
+	CHECK(k.asked > 0);
+	sheaf_disconnect(a);
+}
+
+/* ---- the fixture ---- */
+
+static bool is_installed(void)
+{
+	return system("command -v memcached >/dev/null 2>&1") == 0;
+}
+
+static void begin(void)
+{
+	char more[256], key[CLUSTER_PATH + 16], err[512], *text, *whole;
+
+	cluster_create(&c, &(struct cluster_opts){ .servers = 3, .timeout = 20 });
+	port = free_ports(DAEMONS);
+	snprintf(more, sizeof(more), "\n[bank]\nservers = 127.0.0.1:%u 127.0.0.1:%u\n", port, port + 1);
+	text = read_text(c.conf);
+	whole = malloc(strlen(text) + sizeof(more));
+	sprintf(whole, "%s%s", text, more);
+	write_text(c.conf, whole);
+	free(text);
+	free(whole);
+	snprintf(key, sizeof(key), "%s/bank.key", c.dir);
+	CHECK_EQ(key_create(key, err, sizeof(err)), 0);
+	for (int i = 0; i < DAEMONS; i++)
+		daemon_start(i);
+	cluster_start(&c);
+	setenv("SHEAF_BANK", "off", 1);
+	writer = client_connect(c.conf);
+}
+
+static void end(void)
+{
+	sheaf_disconnect(writer);
+	cluster_stop(&c);
+	for (int i = 0; i < DAEMONS; i++)
+		daemon_kill(i);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(what_one_client_read_others_find),
+		TEST(lists_and_ends_of_files_are_read),
+		TEST(no_open_sees_an_older_state),
+		TEST(a_client_sees_its_own_writes_and_those_of_lock_holders),
+		TEST(a_file_with_a_writer_is_not_asked_for),
+		TEST(bad_values_are_misses),
+		TEST(daemons_that_die_or_stop_change_no_result),
+		TEST(clients_without_the_key_do_without_the_bank),
+		TEST(without_a_wish_the_client_measures),
+	};
+
+	if (!is_installed())
+		SKIP_ALL("memcached is not installed");
+	return sys_run(NULL, begin, end, tests, sizeof(tests) / sizeof(tests[0]), argc, argv);
+}
