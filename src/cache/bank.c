@@ -8,8 +8,8 @@
  * other access adds a part of its time. So asking costs a tenth of the time at most where nothing
  * is found, and where it pays all accesses are asked for.
  *
- * Threads: the loop's, but for what is marked as the worker's. Buffers: borrowed; the data of stores
- * are the bank's. Errors: none of an access. What goes wrong is counted, and nothing is found. */
+ * Threads: the loop's, but for what is marked as the worker's. Buffers: borrowed; those of stores are
+ * the bank's. Errors: none of an access; what goes wrong is counted, and nothing is found. */
 #include <stdlib.h>
 
 #include "cache/cache.h"
@@ -339,8 +339,8 @@ void bank_ask_always(struct bank *b)
 
 bool bank_is_worth(struct bank *b, uint64_t bytes)
 {
-	bool is_worth = b->asks_always || (*plain_of(b, bytes) && b->saved >= 0 &&
-					   ++b->n_plain % PLAIN_EVERY);
+	bool is_worth = b->asks_always ||
+			(*plain_of(b, bytes) && b->saved >= 0 && ++b->n_plain % PLAIN_EVERY);
 
 	b->counts.skipped += !is_worth;
 	return is_worth;

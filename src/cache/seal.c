@@ -78,12 +78,11 @@ void seal_name(const struct seal *s, enum bank_kind kind, const struct bank_stat
 {
 	static const char digits[] =
 		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-	const uint64_t all[] = { kind,     of->incarnation, of->ino,     of->change, of->verifier,
+	const uint64_t all[] = { kind,	   of->incarnation, of->ino,	 of->change,  of->verifier,
 				 of->size, of->gen,	    of->obj_gen, block_bytes, index };
 	uint8_t mac[MAC_BYTES + 1] = { 0 };
 
-	mac_make_with(mac, s->names,
-		      (struct mac_part[]){ { all, sizeof(all) }, { NULL, 0 } });
+	mac_make_with(mac, s->names, (struct mac_part[]){ { all, sizeof(all) }, { NULL, 0 } });
 	for (size_t i = 0; i < BANK_KEY; i++) {
 		size_t bit = 6 * i;
 		unsigned two = (unsigned)mac[bit / 8] << 8 | mac[bit / 8 + 1];
@@ -102,8 +101,8 @@ struct seal_context *seal_context(struct seal *s)
 		return NULL;
 	x->s = s;
 	x->ctx = s->cipher ? EVP_CIPHER_CTX_new() : NULL;
-	if (s->cipher && (!x->ctx || EVP_CipherInit_ex2(x->ctx, s->cipher, s->value_key, NULL, 1,
-							NULL) != 1)) {
+	if (s->cipher &&
+	    (!x->ctx || EVP_CipherInit_ex2(x->ctx, s->cipher, s->value_key, NULL, 1, NULL) != 1)) {
 		seal_context_free(x);
 		return NULL;
 	}

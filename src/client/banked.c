@@ -5,8 +5,8 @@
  *   FIND -> FOUND -> (pause) -> FIND		another client fills
  *   FIND -> FOUND -> PLAIN			the servers are asked as if there were no bank
  *
- * Blocks are named by the state that the file had at its open. What was fetched is stored under that
- * name only if the metadata server says afterwards that the file is still in that state: then no
+ * Blocks are named by the state that the file had at its open. What was fetched is stored under
+ * that name only if the metadata server says afterwards that the file is still in that state: then no
  * writer was there meanwhile. If it is not, this open uses the bank no more; nor does it after a
  * write or truncation through this client, or a lock: then what the servers have is wanted.
  *
@@ -139,8 +139,8 @@ static size_t blocks_of(const struct cfile *f, const struct extent *ext, size_t 
 	if (!total || total > BYTES_MAX)
 		return 0;
 	each_piece(ext, n_ext, f->opened_size, block, count_block, &k);
-	if (k.n > BANK_BATCH || (k.n > 2 && (k.n > MIB / block ||
-					     k.n * block > WASTE_MAX * total + block)))
+	if (k.n > BANK_BATCH ||
+	    (k.n > 2 && (k.n > MIB / block || k.n * block > WASTE_MAX * total + block)))
 		return 0;
 	return (size_t)k.n;
 }

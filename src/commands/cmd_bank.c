@@ -1,5 +1,5 @@
-/* sheaf bank: starts and stops the memcached daemons of the cache bank that belong to this host, and
- * asks all of them. A daemon that was started here has its pid in a file beside the cluster file.
+/* sheaf bank: starts and stops the memcached daemons of the cache bank that belong to this host,
+ * and asks all of them. A daemon that was started here has its pid in a file beside the cluster file.
  *
  * Threads: one. Buffers: answers of daemons are bounded. Errors: a daemon that fails is named, and
  * the others go on. */
@@ -139,9 +139,22 @@ static int wait_up(struct cli *c, const struct daemon *d, char stats[ANSWER_MAX]
 static int start_one(struct cli *c, const struct conf *conf, const struct daemon *d)
 {
 	char *stats = malloc(ANSWER_MAX), memory[24] = "64", log[CLI_PATH_MAX];
-	char *argv[] = { "memcached", "-l", (char *)(uintptr_t)d->host, "-p",
-			 (char *)(uintptr_t)d->port, "-U", "0", "-I", "2m", "-m", memory, "-P",
-			 (char *)(uintptr_t)d->pid_file, NULL, NULL, NULL };
+	char *argv[] = { "memcached",
+			 "-l",
+			 (char *)(uintptr_t)d->host,
+			 "-p",
+			 (char *)(uintptr_t)d->port,
+			 "-U",
+			 "0",
+			 "-I",
+			 "2m",
+			 "-m",
+			 memory,
+			 "-P",
+			 (char *)(uintptr_t)d->pid_file,
+			 NULL,
+			 NULL,
+			 NULL };
 	uint64_t bytes = 0;
 	int status = CLI_OK, r;
 	pid_t pid;
@@ -155,8 +168,8 @@ static int start_one(struct cli *c, const struct conf *conf, const struct daemon
 		return CLI_OK;
 	}
 	if (c->opt[OPT_MEMORY] && (parse_size(c->opt[OPT_MEMORY], &bytes) || bytes < MIB))
-		status = cli_usage(c, "--memory %s is not a size of 1M or more",
-				   c->opt[OPT_MEMORY]);
+		status =
+			cli_usage(c, "--memory %s is not a size of 1M or more", c->opt[OPT_MEMORY]);
 	if (bytes)
 		snprintf(memory, sizeof(memory), "%llu", (unsigned long long)(bytes / MIB));
 	if (geteuid() == 0) { /* memcached refuses to run as root without a word about it */
@@ -331,8 +344,9 @@ static int each_here(struct cli *c, const struct conf *conf, const struct daemon
 		if (fn(c, conf, &d[i]))
 			status = CLI_FAILED;
 	}
-	return n ? status : cli_error(c, "no daemon of [bank] in %s has an address of this host",
-				      conf->path);
+	return n ? status :
+		   cli_error(c, "no daemon of [bank] in %s has an address of this host",
+			     conf->path);
 }
 
 static struct daemon *daemons_of(const struct conf *conf)

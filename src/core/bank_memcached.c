@@ -71,8 +71,8 @@ static void load(void)
 		void *symbol = dlsym(library, symbols[i].name);
 
 		if (!symbol) {
-			snprintf(load_error, sizeof(load_error), "%s has no %s: install version 1.1",
-				 LIBRARY, symbols[i].name);
+			snprintf(load_error, sizeof(load_error),
+				 "%s has no %s: install version 1.1", LIBRARY, symbols[i].name);
 			return;
 		}
 		memcpy(symbols[i].at, &symbol, sizeof(symbol));
@@ -120,7 +120,7 @@ static int add_server(memcached_st *m, const char *address)
 	else
 		snprintf(host, sizeof(host), "%.*s", n, address);
 	return api.server_add(m, host, (in_port_t)atoi(colon + 1)) == MEMCACHED_SUCCESS ? 0 :
-											    -ENOMEM;
+											  -ENOMEM;
 }
 
 static void bank_close(void *handle)

@@ -10,11 +10,11 @@
 #define REACH_NS (10 * NSEC_PER_SEC)
 #define PAGE 100 /* names read from a directory at a time */
 
-static const struct scenario *const tables[] = { scenes_basic, scenes_names,  scenes_data,
-						 scenes_ends,  scenes_rename, scenes_host,
-						 scenes_acl,   scenes_join,   scenes_sieve,
-						 scenes_links, scenes_shares, scenes_hostile,
-						 scenes_guests };
+static const struct scenario *const tables[] = { scenes_basic,	scenes_names,  scenes_data,
+						 scenes_ends,	scenes_rename, scenes_host,
+						 scenes_acl,	scenes_join,   scenes_sieve,
+						 scenes_links,	scenes_shares, scenes_hostile,
+						 scenes_guests, scenes_bank };
 
 const struct sheaf_handle scene_root = { 1, 1 };
 static const struct sheaf_cred root_cred = { 0 };

@@ -1,5 +1,5 @@
-/* The cache bank with real memcached daemons: what is found there is what the servers have, whatever
- * happens to the daemons and to what they keep. */
+/* The cache bank with real memcached daemons: what is found there is what the servers have,
+ * whatever happens to the daemons and to what they keep. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -19,7 +19,8 @@ static pid_t daemons[DAEMONS];
 
 static int daemon_connect(int i)
 {
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons((uint16_t)(port + (uint32_t)i)) };
+	struct sockaddr_in a = { .sin_family = AF_INET,
+				 .sin_port = htons((uint16_t)(port + (uint32_t)i)) };
 	struct timeval limit = { .tv_sec = PATIENCE_S };
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
@@ -44,7 +45,7 @@ static void daemon_start(int i)
 {
 	char number[12];
 	const char *argv[] = { "/usr/bin/env", "memcached", "-u", "root", "-l", "127.0.0.1", "-p",
-			       number,	    "-U", "0",	  "-m", "64",	     NULL };
+			       number,	       "-U",	    "0",  "-m",	  "64", NULL };
 
 	snprintf(number, sizeof(number), "%u", port + (uint32_t)i);
 	daemons[i] = process_start(argv, -1);
@@ -219,7 +220,9 @@ static void lists_and_ends_of_files_are_read(void)
 	struct sheaf *a = banked_client("always");
 	uint8_t mem[3][3000];
 	struct iovec iov[] = { { mem[0], 3000 }, { mem[1], 1000 }, { mem[2], 3000 } };
-	struct sheaf_extent ext[] = { { BLOCK - 1000, 2500 }, { 5 * BLOCK, 1500 }, { BYTES - 500, 3000 } };
+	struct sheaf_extent ext[] = { { BLOCK - 1000, 2500 },
+				      { 5 * BLOCK, 1500 },
+				      { BYTES - 500, 3000 } };
 	struct sheaf_file *f;
 
 	make_synced("/lists", BYTES, 2);
@@ -446,7 +449,8 @@ static void begin(void)
 
 	cluster_create(&c, &(struct cluster_opts){ .servers = 3, .timeout = 20 });
 	port = free_ports(DAEMONS);
-	snprintf(more, sizeof(more), "\n[bank]\nservers = 127.0.0.1:%u 127.0.0.1:%u\n", port, port + 1);
+	snprintf(more, sizeof(more), "\n[bank]\nservers = 127.0.0.1:%u 127.0.0.1:%u\n", port,
+		 port + 1);
 	text = read_text(c.conf);
 	whole = malloc(strlen(text) + sizeof(more));
 	sprintf(whole, "%s%s", text, more);

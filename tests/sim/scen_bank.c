@@ -1,0 +1,396 @@
+/* Directed scenarios: clients read through a bank that forgets, lies and fails, while a writer
+ * opens the file, overwrites blocks and closes it, and servers restart.
+ *
+ * Each byte holds the version of its block. A reader that has opened the file sees, in every byte,
+ * a version at least as new as that of the last close before its open began. */
+#include <fcntl.h>
+#include <stdlib.h>
+
+#include "cache/cache.h"
+#include "client/client_impl.h"
+#include "sim_priv.h"
+#include "sim_scenario.h"
+
+#define READERS 3 /* clients 1 to 3; client 0 writes */
+#define BLOCK 512
+#define BLOCKS 12
+#define BYTES (BLOCKS * BLOCK - 77)
+#define ROUNDS 40 /* of the writer: versions */
+#define READS 6 /* of an open */
+
+/* ---- the bank ---- */
+
+#define ENTRIES 4096
+static struct {
+	struct sim *sim;
+	struct stored {
+		char key[BANK_KEY];
+		uint8_t value[BLOCK + SEAL_BYTES];
+		size_t length;
+		uint64_t until;
+	} entries[ENTRIES];
+	size_t n;
+	bool lies;
+} bank;
+
+static int bank_open(struct env *e, const struct bank_setup *s, void **handle, char *why,
+		     size_t why_len)
+{
+	(void)e, (void)s, (void)why, (void)why_len;
+	*handle = &bank;
+	return 0;
+}
+
+static void bank_close(void *handle)
+{
+	(void)handle;
+}
+
+static struct stored *find(const char *key)
+{
+	for (size_t i = 0; i < bank.n; i++)
+		if (!memcmp(bank.entries[i].key, key, BANK_KEY))
+			return &bank.entries[i];
+	return NULL;
+}
+
+static bool chance(uint64_t of)
+{
+	return sim_below(bank.sim, of) == 0;
+}
+
+static int bank_get(void *handle, struct bank_entry *e, size_t n)
+{
+	(void)handle;
+	if (chance(20)) { /* a daemon that does not answer */
+		for (size_t i = 0; i < n; i++)
+			e[i].length = 0;
+		return 1;
+	}
+	for (size_t i = 0; i < n; i++) {
+		const struct stored *s = find(e[i].key);
+
+		if (s && bank.lies && chance(10)) /* the value of another key */
+			s = &bank.entries[sim_below(bank.sim, bank.n)];
+		if (!s || s->length > e[i].length || chance(10)) {
+			e[i].length = 0;
+			continue;
+		}
+		memcpy(e[i].value, s->value, s->length);
+		e[i].length = s->length;
+		if (bank.lies && s->length && chance(10))
+			((uint8_t *)e[i].value)[sim_below(bank.sim, s->length)] ^= 1;
+	}
+	return 0;
+}
+
+static int put(const struct bank_entry *e, bool replaces, uint32_t seconds)
+{
+	struct stored *s = find(e->key);
+
+	if (chance(20))
+		return -EIO;
+	if (s && !replaces && (!s->until || bank.sim->now < s->until))
+		return -EEXIST;
+	if (!s)
+		s = &bank.entries[bank.n < ENTRIES ? bank.n++ : sim_below(bank.sim, ENTRIES)];
+	memcpy(s->key, e->key, BANK_KEY);
+	memcpy(s->value, e->value, e->length);
+	s->length = e->length;
+	s->until = seconds ? bank.sim->now + seconds * NSEC_PER_SEC : 0;
+	return 0;
+}
+
+static int bank_set(void *handle, const struct bank_entry *e, uint32_t seconds)
+{
+	(void)handle;
+	return put(e, true, seconds);
+}
+
+static int bank_add(void *handle, const struct bank_entry *e, uint32_t seconds)
+{
+	(void)handle;
+	return put(e, false, seconds);
+}
+
+static int bank_remove(void *handle, const struct bank_entry *e)
+{
+	(void)handle, (void)e;
+	return 0;
+}
+
+static const struct bank_ops ops = { bank_open, bank_close, bank_get,
+				     bank_set,	bank_add,   bank_remove };
+
+/* ---- readers and the writer ---- */
+
+struct party {
+	uint32_t client;
+	enum { IDLE, OPENING, WORKING, SYNCING, CLOSING } state;
+	struct cop *c;
+	struct cfile *f;
+	uint32_t done; /* reads or writes of this open */
+	uint8_t least[BLOCKS]; /* of a reader: what its open must see */
+	uint8_t data[BYTES];
+	struct iovec mem;
+	struct extent ext;
+};
+
+struct scene {
+	struct world *w;
+	struct party writer, readers[READERS];
+	uint8_t closed[BLOCKS], begun[BLOCKS]; /* versions: at the last close; of the last write */
+	uint8_t written[BLOCKS]; /* by the current open */
+	uint32_t n_versions;
+	bool restarts; /* of servers: then each open is synced */
+};
+
+static void start_open(struct scene *s, struct party *a, int flags)
+{
+	a->c = scene_call(s->w, a->client);
+	a->state = OPENING;
+	a->done = 0;
+	client_open(a->c, scene_root, "f", flags, 0644, NULL);
+}
+
+static void start_close(struct scene *s, struct party *a)
+{
+	a->c = scene_call(s->w, a->client);
+	a->state = CLOSING;
+	client_close(a->c, a->f);
+}
+
+static void opened(struct scene *s, struct party *a)
+{
+	scene_check(s->w, a->c->result == 0, "an open fails: %d", (int)a->c->result);
+	a->f = a->c->file;
+	a->state = WORKING;
+}
+
+static void start_read(struct scene *s, struct party *a)
+{
+	uint64_t off = sim_below(&s->w->sim, BYTES), n = 1 + sim_below(&s->w->sim, 3 * BLOCK);
+
+	a->mem = (struct iovec){ a->data, MIN(n, BYTES - off) };
+	a->ext = (struct extent){ off, a->mem.iov_len };
+	a->c = scene_call(s->w, a->client);
+	client_read(a->c, a->f, &a->mem, 1, &a->ext, 1);
+}
+
+static void check_read(struct scene *s, const struct party *a)
+{
+	scene_check(s->w, a->c->result == (int64_t)a->ext.length, "a read fails: %d",
+		    (int)a->c->result);
+	for (uint64_t i = 0; i < a->ext.length && !s->w->failed; i++) {
+		uint64_t block = (a->ext.offset + i) / BLOCK;
+
+		scene_check(s->w, a->data[i] >= a->least[block] && a->data[i] <= s->begun[block],
+			    "client %u reads version %u of block %llu, not %u to %u", a->client,
+			    a->data[i], (unsigned long long)block, a->least[block],
+			    s->begun[block]);
+	}
+}
+
+static void step_reader(struct scene *s, struct party *a)
+{
+	if (a->state != IDLE && !a->c->finished)
+		return;
+	switch (a->state) {
+	case OPENING:
+		opened(s, a);
+		cop_free(a->c);
+		start_read(s, a);
+		break;
+	case WORKING:
+		check_read(s, a);
+		cop_free(a->c);
+		if (++a->done < READS)
+			start_read(s, a);
+		else
+			start_close(s, a);
+		break;
+	case CLOSING:
+		cop_free(a->c);
+		a->state = IDLE;
+		break;
+	default:
+		memcpy(a->least, s->closed, sizeof(a->least));
+		start_open(s, a, O_RDONLY);
+		break;
+	}
+}
+
+static void start_write(struct scene *s, struct party *a)
+{
+	uint64_t block = sim_below(&s->w->sim, BLOCKS), off = block * BLOCK;
+
+	s->begun[block] = s->written[block] = (uint8_t)s->n_versions;
+	a->mem = (struct iovec){ a->data, MIN(BLOCK, BYTES - off) };
+	a->ext = (struct extent){ off, a->mem.iov_len };
+	memset(a->data, (int)s->n_versions, BLOCK);
+	a->c = scene_call(s->w, a->client);
+	client_write(a->c, a->f, &a->mem, 1, &a->ext, 1);
+}
+
+static void written(struct scene *s, struct party *a)
+{
+	scene_check(s->w, a->c->result == (int64_t)a->ext.length, "a write fails: %d",
+		    (int)a->c->result);
+	cop_free(a->c);
+	if (++a->done < 4) {
+		start_write(s, a);
+	} else if (s->restarts || chance(2)) {
+		a->c = scene_call(s->w, a->client);
+		a->state = SYNCING;
+		client_fsync(a->c, a->f);
+	} else {
+		start_close(s, a);
+	}
+}
+
+/* A server that lost its power may have lost what this open has written. */
+static void note_loss(struct scene *s, int64_t result)
+{
+	if (result == -EIO && s->restarts)
+		memcpy(s->written, s->closed, sizeof(s->written));
+	else
+		scene_check(s->w, result == 0, "a sync or close fails: %d", (int)result);
+}
+
+static void step_writer(struct scene *s, struct party *a)
+{
+	if (a->state != IDLE && !a->c->finished)
+		return;
+	switch (a->state) {
+	case OPENING:
+		opened(s, a);
+		cop_free(a->c);
+		s->n_versions++;
+		start_write(s, a);
+		break;
+	case WORKING:
+		written(s, a);
+		break;
+	case SYNCING:
+		note_loss(s, a->c->result);
+		cop_free(a->c);
+		start_close(s, a);
+		break;
+	case CLOSING:
+		note_loss(s, a->c->result);
+		cop_free(a->c);
+		memcpy(s->closed, s->written, sizeof(s->closed));
+		a->state = IDLE;
+		break;
+	default:
+		if (s->n_versions < ROUNDS && chance(400))
+			start_open(s, a, O_WRONLY);
+		break;
+	}
+}
+
+static bool go_on(void *arg)
+{
+	struct scene *s = arg;
+	bool idle = s->writer.state == IDLE && s->n_versions >= ROUNDS;
+
+	step_writer(s, &s->writer);
+	for (uint32_t i = 0; i < READERS; i++)
+		if (!idle || s->readers[i].state != IDLE)
+			step_reader(s, &s->readers[i]);
+	for (uint32_t i = 0; i < READERS; i++)
+		idle &= s->readers[i].state == IDLE;
+	return idle || s->w->failed;
+}
+
+/* ---- scenarios ---- */
+
+static void give_bank(struct world *w, uint32_t client)
+{
+	const struct conf_bank conf = { .n_servers = 1, .block = BLOCK, .timeout_ms = 5 };
+	const uint8_t key[KEY_BYTES] = { 1 };
+	struct client *c = w->actors[client].client;
+	char why[256];
+	int r;
+
+	w->actors[client].node->env.bank = &ops;
+	r = bank_new(c->loop, &conf, key, &w->conf.fs_id, &c->bank, why, sizeof(why));
+	scene_check(w, r == 0, "no bank: %s", why);
+	if (!r)
+		bank_ask_always(c->bank);
+}
+
+static void make_whole(struct scene *s)
+{
+	struct cfile *f = scene_open(s->w, 0, "f", O_CREAT | O_RDWR);
+	struct cop *c = scene_call(s->w, 0);
+
+	memset(s->writer.data, 0, BYTES);
+	client_write(c, f, &(struct iovec){ s->writer.data, BYTES }, 1,
+		     &(struct extent){ 0, BYTES }, 1);
+	scene_check(s->w, scene_end(s->w, c) == BYTES, "a write fails");
+	c = scene_call(s->w, 0);
+	client_fsync(c, f);
+	scene_check(s->w, scene_end(s->w, c) == 0, "a sync fails");
+	scene_close(s->w, 0, f);
+}
+
+static uint64_t hits(struct world *w)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 1; i <= READERS; i++)
+		n += bank_counts(w->actors[i].client->bank)->hits;
+	return n;
+}
+
+static void run(struct world *w, bool lies, bool restarts)
+{
+	struct scene *s = calloc(1, sizeof(*s));
+
+	memset(&bank, 0, sizeof(bank));
+	bank.sim = &w->sim;
+	bank.lies = lies;
+	s->w = w;
+	s->restarts = restarts;
+	make_whole(s);
+	for (uint32_t i = 0; i < READERS && !w->failed; i++) {
+		s->readers[i].client = i + 1;
+		give_bank(w, i + 1);
+	}
+	for (uint32_t t = 0; restarts && t < 4 && !w->failed; t++) {
+		uint32_t until = s->n_versions + ROUNDS / 5;
+
+		while (s->n_versions < until && !w->failed && !go_on(s))
+			scene_pass(w, 100000);
+		scene_down(w, t % 2, true);
+		scene_pass(w, NSEC_PER_SEC);
+		scene_up(w, t % 2);
+	}
+	scene_until(w, go_on, s, "the clients do not end");
+	if (!w->failed && hits(w) > READERS * READS)
+		scene_met(w);
+	free(s);
+}
+
+static void readers_see_what_was_closed(struct world *w)
+{
+	run(w, false, false);
+}
+
+static void the_bank_lies(struct world *w)
+{
+	run(w, true, false);
+}
+
+static void servers_restart(struct world *w)
+{
+	run(w, false, true);
+}
+
+const struct scenario scenes_bank[] = {
+	{ "bank", readers_see_what_was_closed, 2, 1, READERS + 1, false },
+	{ "bank-that-lies", the_bank_lies, 2, 1, READERS + 1, false },
+	{ "bank-and-restarts", servers_restart, 2, 1, READERS + 1, false },
+	{ 0 },
+};
