@@ -8,8 +8,8 @@
  * other access adds a part of its time. So asking costs a tenth of the time at most where nothing
  * is found, and where it pays all accesses are asked for.
  *
- * Threads: the loop's, but for what is marked as the worker's. Buffers: borrowed; those of stores are
- * the bank's. Errors: none of an access; what goes wrong is counted, and nothing is found. */
+ * Threads: the loop's, but for what is marked as the worker's. Buffers: borrowed; those of stores
+ * are the bank's. Errors: none of an access; what goes wrong is counted, and nothing is found. */
 #include <stdlib.h>
 
 #include "cache/cache.h"

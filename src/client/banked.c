@@ -6,8 +6,8 @@
  *   FIND -> FOUND -> PLAIN			the servers are asked as if there were no bank
  *
  * Blocks are named by the state that the file had at its open. What was fetched is stored under
- * that name only if the metadata server says afterwards that the file is still in that state: then no
- * writer was there meanwhile. If it is not, this open uses the bank no more; nor does it after a
+ * that name only if the metadata server says afterwards that the file is still in that state: then
+ * no writer was there meanwhile. If it is not, this open uses the bank no more; nor does it after a
  * write or truncation through this client, or a lock: then what the servers have is wanted.
  *
  * Threads: the loop's. Buffers: blocks are in one piece of memory of the access, and copied to the

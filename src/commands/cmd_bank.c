@@ -1,5 +1,6 @@
 /* sheaf bank: starts and stops the memcached daemons of the cache bank that belong to this host,
- * and asks all of them. A daemon that was started here has its pid in a file beside the cluster file.
+ * and asks all of them. A daemon that was started here has its pid in a file beside the
+ * cluster file.
  *
  * Threads: one. Buffers: answers of daemons are bounded. Errors: a daemon that fails is named, and
  * the others go on. */
