@@ -486,8 +486,8 @@ struct bench_kind {
 	bool slow_client; /* always on hosts; only the clients' link has a rate */
 };
 extern const struct bench_kind bench_net, bench_contig, bench_latency, bench_meta, bench_lists,
-	bench_transfer, bench_blockcolumn, bench_tile, bench_wan, bench_incast, bench_common,
-	bench_registration, bench_mount, bench_mpi;
+	bench_transfer, bench_blockcolumn, bench_tile, bench_wan, bench_incast, bench_bank,
+	bench_common, bench_registration, bench_mount, bench_mpi;
 extern const struct bench_kind *const bench_kinds[]; /* NULL ends it */
 
 struct bench {

@@ -20,6 +20,8 @@
 #define SIZES 24 /* classes of accesses: powers of two */
 #define SAVED_MAX ((int64_t)(20 * NSEC_PER_MSEC))
 #define LOST_MAX ((int64_t)(20 * NSEC_PER_MSEC))
+#define PATIENCE_MIN (8 * NSEC_PER_MSEC)
+#define PATIENCE_MAX (500 * NSEC_PER_MSEC)
 #define PLAIN_EVERY 64 /* accesses: one is not asked for, to see what the servers take now */
 
 struct bank_worker {
@@ -335,6 +337,11 @@ static uint64_t *plain_of(struct bank *b, uint64_t bytes)
 void bank_ask_always(struct bank *b)
 {
 	b->asks_always = true;
+}
+
+uint64_t bank_patience(struct bank *b, uint64_t bytes)
+{
+	return MAX(PATIENCE_MIN, MIN(2 * *plain_of(b, bytes), PATIENCE_MAX));
 }
 
 bool bank_is_worth(struct bank *b, uint64_t bytes)

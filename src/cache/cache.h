@@ -72,6 +72,8 @@ void bank_store(struct bank *b, const struct bank_state *s, struct bank_block *b
 void bank_ask_always(struct bank *b); /* whether it pays or not */
 /* Would asking pay? Asking may lose a tenth of the time that accesses take without the bank. */
 bool bank_is_worth(struct bank *b, uint64_t bytes);
+/* How long to wait for another client that fills, in ns. */
+uint64_t bank_patience(struct bank *b, uint64_t bytes);
 void bank_note_asked(struct bank *b, uint64_t bytes, uint64_t ns); /* how long it took with it */
 void bank_note_plain(struct bank *b, uint64_t bytes, uint64_t ns); /* and without it */
 

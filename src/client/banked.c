@@ -18,7 +18,7 @@
 
 #define BYTES_MAX MIB /* of an access */
 #define WASTE_MAX 8 /* times the bytes of the access may be fetched */
-#define PAUSES 3
+#define AHEAD 7 /* further blocks that are filled where a file is read in order */
 #define PAUSE_NS NSEC_PER_MSEC /* twice as long each time */
 
 enum { FIND, FOUND, FETCHED, CHECKED, PLAIN };
@@ -37,8 +37,9 @@ struct banked {
 	struct cop *read; /* from the servers, or NULL */
 	struct iovec *mem_missing;
 	struct extent *ext_missing;
-	size_t n_missing;
+	size_t n_missing, n_ahead; /* n_ahead: room for blocks behind those of the access */
 	unsigned pauses;
+	uint64_t patience; /* how long it waits for another client's fill, in ns */
 	struct timer pause;
 	uint64_t began;
 	int64_t result;
@@ -238,11 +239,33 @@ static int64_t read_end(struct banked *b)
 	return r;
 }
 
+/* Adds blocks that are likely to be wanted next. They are fetched whether the bank has them or
+ * not. */
+static void look_ahead(struct banked *b)
+{
+	struct bank_call *c = &b->call;
+	uint32_t block = bank_block_bytes(c->bank);
+
+	for (size_t i = 0; i < b->n_ahead; i++) {
+		uint64_t index = c->blocks[c->n - 1].index + 1, start = index * block;
+
+		if (start >= c->state.size)
+			return;
+		c->blocks[c->n] = (struct bank_block){
+			.index = index,
+			.data = b->data + c->n * block,
+			.length = (uint32_t)MIN(block, c->state.size - start),
+		};
+		c->n++;
+	}
+}
+
 /* Fetches the missing blocks as wholes. */
 static void fetch(struct cop *op)
 {
 	struct banked *b = op->state;
 
+	look_ahead(b);
 	b->epoch = op->file->cap.epoch;
 	b->n_missing = 0;
 	for (size_t i = 0; i < b->call.n; i++) {
@@ -356,7 +379,7 @@ static bool step(struct req *q)
 		if (b->call.has_ticket) {
 			req_goto(q, FETCHED);
 			fetch(op);
-		} else if (b->pauses < PAUSES && !b->call.failures) {
+		} else if (!b->call.failures && clock_of(op) - b->began < b->patience) {
 			req_goto(q, FIND);
 			pause_start(op);
 		} else {
@@ -389,14 +412,17 @@ static bool step(struct req *q)
 
 static const struct req_ops banked_ops = REQ_OPS("banked read", step, CHECKED, names);
 
-static struct banked *banked_new(struct cop *op, size_t n)
+static struct banked *banked_new(struct cop *op, size_t n, size_t ahead)
 {
 	struct banked *b = arena_alloc(&op->arena, sizeof(*b));
 	size_t block = bank_block_bytes(op->c->bank);
 
 	if (!b)
 		return NULL;
-	*b = (struct banked){ .call.bank = op->c->bank, .call.q = &op->q, .result = -ENOMEM };
+	*b = (struct banked){
+		.call.bank = op->c->bank, .call.q = &op->q, .n_ahead = ahead, .result = -ENOMEM
+	};
+	n += ahead;
 	b->mem_missing = arena_alloc(&op->arena, n * sizeof(*b->mem_missing));
 	b->ext_missing = arena_alloc(&op->arena, n * sizeof(*b->ext_missing));
 	b->call.blocks = malloc(n * sizeof(*b->call.blocks));
@@ -424,9 +450,13 @@ bool banked_read(struct cop *op, struct cfile *f, const struct iovec *mem, size_
 	op->plain_began = clock_of(op);
 	if (!bank_is_worth(op->c->bank, op->access.total))
 		return false;
-	b = banked_new(op, n);
+	b = banked_new(op, n,
+		       ext[0].offset && ext[0].offset == f->bank_next ? MIN(AHEAD, BANK_BATCH - n) :
+									0);
+	f->bank_next = ext[n_ext - 1].offset + ext[n_ext - 1].length;
 	if (!b)
 		return false;
+	b->patience = bank_patience(op->c->bank, op->access.total);
 	b->mem = mem;
 	b->ext = ext;
 	b->n_mem = n_mem;

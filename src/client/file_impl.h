@@ -36,6 +36,7 @@ struct cfile {
 	uint64_t opened_change; /* `change` at the open */
 	uint64_t opened_size; /* and the size, exact if the file had no writer */
 	bool uses_bank; /* reads may use the cache bank */
+	uint64_t bank_next; /* where the last read through it ended */
 	struct wire_wrote wrote;
 	uint64_t n_wrote; /* writes answered so far */
 	bool punched; /* holes were punched: only the objects know their blocks */
