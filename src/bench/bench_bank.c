@@ -1,6 +1,6 @@
-/* sheaf bench bank: small reads of one file by several clients, with and without the cache bank, while
- * the servers have all processors and while they have a part of one; and what the servers still read
- * when many clients read a file that was just written (paper 001, chapter 7).
+/* sheaf bench bank: small reads of one file by several clients, with and without the cache bank,
+ * while the servers have all processors and while they have a part of one; and what the servers
+ * still read when many clients read a file that was just written (paper 001, chapter 7).
  *
  * Processes: the memcached daemons run where the servers do. Errors: what cannot be limited on this
  * machine is left out, with a line that says so. */
