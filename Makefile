@@ -38,8 +38,10 @@ deps:
 deps-check:
 	@tools/deps.sh --check
 
+# Builds what is installed and the examples, without tests and benchmark programs.
 up: deps
-	@$(MAKE) --no-print-directory build
+	$(call configure,$(BUILD),-DCMAKE_BUILD_TYPE=Release)
+	@cmake --build $(BUILD) -j $(JOBS) --target product
 	@tools/up.sh "$(DIR)" "$(SERVERS)"
 
 down:
@@ -106,7 +108,7 @@ bench: deps-check
 install: deps
 	$(call configure,$(BUILD),-DCMAKE_BUILD_TYPE=Release)
 	@cmake -B $(BUILD) -DSHEAF_WERROR=$(WERROR) -DCMAKE_INSTALL_PREFIX="$(PREFIX)" >/dev/null
-	@cmake --build $(BUILD) -j $(JOBS)
+	@cmake --build $(BUILD) -j $(JOBS) --target product
 	@DESTDIR="$(DESTDIR)" cmake --install $(BUILD)
 	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then ldconfig; \
 		[ "$(PREFIX)/sbin" -ef /sbin ] || ln -sfn "$(PREFIX)/sbin/mount.fuse.sheaf" /sbin/; fi

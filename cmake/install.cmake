@@ -4,9 +4,13 @@ set(MAN_DIR ${CMAKE_SOURCE_DIR}/docs/man)
 set(DIST_DIR ${CMAKE_SOURCE_DIR}/dist)
 set(SHEAF_UNIT_DIR lib/systemd/system CACHE STRING "where systemd units go, below the prefix")
 
+# ---- all that is installed, and the examples: what `make up` builds ----
+add_custom_target(product)
+
 # ---- library, headers, sheaf.pc ----
 file(GLOB headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/include/*.h)
 if(TARGET libsheaf)
+  add_dependencies(product libsheaf)
   install(TARGETS libsheaf LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
   install(FILES ${headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
   configure_file(${DIST_DIR}/sheaf.pc.in ${CMAKE_BINARY_DIR}/sheaf.pc @ONLY)
@@ -16,6 +20,7 @@ endif()
 # ---- MPI-IO, for each MPI that was there ----
 foreach(mpi mpich openmpi)
   if(TARGET mpiio-${mpi})
+    add_dependencies(product mpiio-${mpi})
     install(TARGETS mpiio-${mpi} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
   endif()
 endforeach()
@@ -23,6 +28,7 @@ endforeach()
 # ---- programs: daemons (names that end in d) into sbin, the others into bin ----
 foreach(f ${mains})
   get_filename_component(name ${f} NAME_WE)
+  add_dependencies(product ${name})
   if(name MATCHES "d$")
     install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_SBINDIR})
   else()
