@@ -26,6 +26,7 @@ static size_t make_tables(const struct cli_option *options, bool first_arg_ends,
 			  struct option *longs)
 {
 	size_t n_options = 0, n_longs = N_GLOBAL;
+	bool has_h = false;
 
 	memcpy(longs, global_options, sizeof(global_options));
 	if (first_arg_ends)
@@ -37,6 +38,7 @@ static size_t make_tables(const struct cli_option *options, bool first_arg_ends,
 		if (!o->letter && !o->name)
 			break;
 		if (o->letter) {
+			has_h |= o->letter == 'h';
 			*letters++ = o->letter;
 			for (int i = takes(o); i > 0; i--) /* getopt: 0 to 2 colons */
 				*letters++ = ':';
@@ -45,6 +47,9 @@ static size_t make_tables(const struct cli_option *options, bool first_arg_ends,
 			longs[n_longs++] = (struct option){ o->name, takes(o), NULL,
 							    VAL_LONG + (int)n_options };
 	}
+	*letters++ = 'V';
+	if (!has_h)
+		*letters++ = 'h';
 	*letters = 0;
 	longs[n_longs] = (struct option){ 0 };
 	return n_options;
@@ -98,7 +103,7 @@ static int keep_value(struct cli_parsed *out, char *err, size_t err_len)
 int cli_parse(const struct cli_option *options, bool first_arg_ends, int argc, char **argv,
 	      struct cli_parsed *out, char *err, size_t err_len)
 {
-	char letters[3 * CLI_MAX_OPTIONS + 3];
+	char letters[3 * CLI_MAX_OPTIONS + 5];
 	struct option longs[CLI_MAX_OPTIONS + N_GLOBAL + 1];
 	size_t n = make_tables(options, first_arg_ends, letters, longs);
 	int val, i;
@@ -108,14 +113,14 @@ int cli_parse(const struct cli_option *options, bool first_arg_ends, int argc, c
 	while ((val = getopt_long(argc, argv, letters, longs, NULL)) != -1) {
 		if (val == '?' || val == ':')
 			return complain(val, argv, err, err_len);
+		i = option_index(options, n, val);
 		if (val == VAL_CONF) {
 			out->conf = optarg;
-		} else if (val == VAL_HELP) {
+		} else if (val == VAL_HELP || (val == 'h' && i < 0)) {
 			out->help = true;
-		} else if (val == VAL_VERSION) {
+		} else if (val == VAL_VERSION || (val == 'V' && i < 0)) {
 			out->version = true;
 		} else {
-			i = option_index(options, n, val);
 			out->opt[i] = optarg ? optarg : "";
 			if (is_many(&options[i]) && keep_value(out, err, err_len))
 				return -EINVAL;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#define WORD_MAX 24 /* letters of a word for which a similar one is looked for */
 #define SHOWN_MAX 60 /* bytes of an overlong name that a message shows */
 
 atomic_int cli_signal;
@@ -259,8 +260,11 @@ static int run_command(const struct cli_command *m, int argc, char **argv, struc
 
 	if (cli_parse(m->options, m->ends_at_argument, argc, argv, p, err, sizeof(err)))
 		return cli_usage(&c, "%s", err);
-	if (p->help) {
-		help_one(m);
+	if (p->help || p->version) {
+		if (p->help)
+			help_one(m);
+		else
+			puts("sheaf " CLI_VERSION);
 		return finish_output(&c, CLI_OK);
 	}
 	c.conf = p->conf;
@@ -279,6 +283,47 @@ static int run_command(const struct cli_command *m, int argc, char **argv, struc
 	return status;
 }
 
+/* How many letters differ between two short words: inserted, missing, other or exchanged ones. */
+static size_t distance(const char *a, const char *b)
+{
+	size_t rows[3][WORD_MAX + 1], n = strlen(b);
+
+	if (strlen(a) > WORD_MAX || n > WORD_MAX)
+		return WORD_MAX;
+	for (size_t k = 0; k <= n; k++)
+		rows[0][k] = k;
+	for (size_t i = 1; a[i - 1]; i++) {
+		size_t *row = rows[i % 3], *above = rows[(i - 1) % 3];
+
+		row[0] = i;
+		for (size_t k = 1; k <= n; k++) {
+			row[k] = MIN(MIN(row[k - 1], above[k]) + 1,
+				     above[k - 1] + (a[i - 1] != b[k - 1]));
+			if (i > 1 && k > 1 && a[i - 1] == b[k - 2] && a[i - 2] == b[k - 1])
+				row[k] = MIN(row[k], rows[(i - 2) % 3][k - 2] + 1);
+		}
+	}
+	return rows[strlen(a) % 3][n];
+}
+
+static int no_command(struct cli *c, const struct cli_command *const *commands, const char *name)
+{
+	const char *best = NULL;
+	size_t limit = strlen(name) / 3 + 2;
+
+	for (; *commands; commands++) {
+		size_t d = distance(name, (*commands)->name);
+
+		if (d >= limit)
+			continue;
+		limit = d;
+		best = (*commands)->name;
+	}
+	if (best)
+		return cli_usage(c, "there is no command '%s' (did you mean '%s'?)", name, best);
+	return cli_usage(c, "there is no command '%s'", name);
+}
+
 /* sheaf, sheaf help, sheaf help COMMAND, sheaf --help */
 static int run_help(const struct cli_command *const *commands, const struct cli_parsed *p)
 {
@@ -286,7 +331,7 @@ static int run_help(const struct cli_command *const *commands, const struct cli_
 	struct cli c = { 0 };
 
 	if (p->n_args > 1 && !m)
-		return cli_usage(&c, "there is no command '%s'", p->args[1]);
+		return no_command(&c, commands, p->args[1]);
 	if (m)
 		help_one(m);
 	else
@@ -317,7 +362,7 @@ int cli_main(const struct cli_command *const *commands, int argc, char **argv)
 	log_set_level(LOG_ERROR);
 	if (cli_parse(none, true, argc, argv, &p, err, sizeof(err)))
 		return cli_usage(&c, "%s", err);
-	if (p.version) {
+	if (p.version || (p.n_args && strcmp(p.args[0], "version") == 0)) {
 		puts("sheaf " CLI_VERSION);
 		return finish_output(&c, CLI_OK);
 	}
@@ -325,7 +370,7 @@ int cli_main(const struct cli_command *const *commands, int argc, char **argv)
 		return run_help(commands, &p);
 	m = find_command(commands, p.args[0]);
 	if (!m)
-		return cli_usage(&c, "there is no command '%s'", p.args[0]);
+		return no_command(&c, commands, p.args[0]);
 	status = run_command(m, p.n_args, p.args, &p);
 	if (cli_signal) { /* cleanup is done: die by the signal */
 		signal(cli_signal, SIG_DFL);

@@ -37,7 +37,7 @@ struct cli_option {
 
 struct cli_parsed {
 	const char *conf; /* --conf, accepted by every subcommand */
-	bool help, version; /* --help, --version: accepted by every subcommand */
+	bool help, version; /* -h (unless it means another), -V: accepted by every subcommand */
 	/* by index in the option table; NULL: not given, "": no value */
 	const char *opt[CLI_MAX_OPTIONS];
 	const char *many[CLI_MAX_MANY]; /* values of the option that may be repeated */

@@ -28,8 +28,22 @@ for cmd in $(sed -n 's/^  \([a-z]*\)  *[a-z].*/\1/p' out); do
 	expect 0 "$cmd" --help
 	says "usage: sheaf $cmd"
 done
-expect 0 --version
-says "^sheaf [0-9]"
+for args in --version -V version "ls -V" "df --version"; do
+	expect 0 $args
+	says "^sheaf [0-9]"
+done
+expect 0 -h
+says "usage: sheaf "
+expect 0 ls -h
+says "usage: sheaf ls"
+
+echo "a command that is misspelt is found"
+for words in "lss ls" "statsu status" "mout mount" "bak bank"; do
+	expect 2 ${words% *}
+	one_line "did you mean '${words#* }'"
+done
+expect 2 nothing-like-it
+one_line "there is no command 'nothing-like-it'; "
 "$bin/sheafd" --version | grep -q "^sheafd [0-9]" || fail "sheafd --version"
 "$bin/sheafd" --help | grep -q "usage: sheafd" || fail "sheafd --help"
 
