@@ -349,6 +349,8 @@ static void check_all(struct conf_parser *p)
 	if (!p->cluster_line)
 		conf_fail(p, 0, "no [cluster] section; 'sheaf init DIR' writes a whole file");
 	check_keys(p, "cluster", p->cluster_line, p->seen, &conf_cluster_keys);
+	if (p->bank_line)
+		check_keys(p, "bank", p->bank_line, p->bank_seen, &conf_bank_keys);
 	if (p->n_rows == 0)
 		conf_fail(p, 0, "no server; add a section [server.0]");
 	if (p->error)

@@ -15,7 +15,8 @@
 #include "cache/cache.h"
 
 #define WORKERS 4
-#define STORES_MAX 64 /* conversations that store, at a time */
+#define STORE_BYTES_MAX (16 * MIB) /* under way */
+#define LIMIT 4 /* times the timeout of a daemon: how long a conversation may take */
 #define TICKET_SECONDS 1 /* how long a client may take to fill */
 #define SIZES 24 /* classes of accesses: powers of two */
 #define SAVED_MAX ((int64_t)(20 * NSEC_PER_MSEC))
@@ -39,8 +40,10 @@ struct bank {
 	struct conf_bank conf;
 	struct seal *seal;
 	struct bank_worker workers[WORKERS];
-	unsigned n_workers, n_stores;
-	bool is_broken; /* no memory for a worker: nothing is asked for */
+	unsigned n_workers;
+	uint64_t n_storing; /* bytes of stores under way */
+	bool is_broken; /* no memory for a further worker: those that run do */
+	bool is_stopped;
 	struct bank_counts counts;
 	uint64_t plain_ns[SIZES]; /* what accesses take without the bank; 0: not known */
 	uint64_t n_plain; /* accesses since the last one that was not asked for */
@@ -73,10 +76,8 @@ static int worker_begin(struct bank *b, struct bank_worker *w, char *why, size_t
 	return 0;
 }
 
-static void worker_end(struct bank_worker *w)
+static void worker_free(struct bank_worker *w)
 {
-	if (w->w)
-		w->b->loop->env->exec->worker_stop(w->w);
 	if (w->handle)
 		w->b->loop->env->bank->close(w->handle);
 	seal_context_free(w->x);
@@ -104,11 +105,22 @@ int bank_new(struct loop *l, const struct conf_bank *conf, const uint8_t key[KEY
 	}
 	if (r == -ENOMEM)
 		error_explain(why, why_len, r, "no memory for the cache bank");
-	if (r && b)
+	if (r) {
+		bank_stop(b);
 		bank_free(b);
-	else
+	} else {
 		*out = b;
+	}
 	return r;
+}
+
+void bank_stop(struct bank *b)
+{
+	if (!b || b->is_stopped)
+		return;
+	b->is_stopped = true;
+	for (unsigned i = 0; i < b->n_workers; i++)
+		b->loop->env->exec->worker_stop(b->workers[i].w);
 }
 
 void bank_free(struct bank *b)
@@ -117,7 +129,7 @@ void bank_free(struct bank *b)
 		return;
 	for (unsigned i = 0; i < WORKERS; i++)
 		if (b->workers[i].b)
-			worker_end(&b->workers[i]);
+			worker_free(&b->workers[i]);
 	seal_free(b->seal);
 	free(b);
 }
@@ -155,10 +167,49 @@ static unsigned choose_worker(struct bank *b)
 	return b->n_workers - 1;
 }
 
-static void submit(struct bank *b, struct bank_call *c, void (*run)(struct job *j),
-		   void (*done)(struct job *j))
+/* ---- conversations ---- */
+
+struct bank_call *bank_call_new(struct bank *b, const struct bank_state *s, size_t n)
 {
+	struct bank_call *c = calloc(1, sizeof(*c) + n * sizeof(c->blocks[0]));
+
+	if (!c)
+		return NULL;
+	c->data = malloc(n * b->conf.block);
+	if (!c->data) {
+		free(c);
+		return NULL;
+	}
 	c->bank = b;
+	c->state = *s;
+	c->blocks = (struct bank_block *)(c + 1);
+	return c;
+}
+
+void bank_call_free(struct bank_call *c)
+{
+	if (!c)
+		return;
+	free(c->data);
+	free(c);
+}
+
+void bank_add_block(struct bank_call *c, uint64_t index)
+{
+	uint64_t block = c->bank->conf.block, start = index * block, size = c->state.size;
+
+	c->blocks[c->n] = (struct bank_block){
+		.index = index,
+		.data = c->data + c->n * block,
+		.length = start < size ? (uint32_t)MIN(block, size - start) : 0,
+	};
+	c->n++;
+}
+
+static void submit(struct bank_call *c, void (*run)(struct job *j), void (*done)(struct job *j))
+{
+	struct bank *b = c->bank;
+
 	c->job.run = run;
 	c->job.done = done;
 	c->worker = choose_worker(b);
@@ -172,37 +223,39 @@ static void count(struct bank_call *c)
 	c->bank->workers[c->worker].busy--;
 	c->bank->counts.failures += c->failures;
 	c->bank->counts.bad += c->bad;
+	c->bank->counts.filled += c->filled;
 }
 
-/* ---- finding ---- */
-
-/* Of the file's bytes in this block. */
-static uint32_t length_of(const struct bank_call *c, const struct bank_block *k)
+/* The worker's. */
+static void name_of(const struct bank_call *c, enum bank_kind kind, size_t i, char out[BANK_KEY])
 {
-	uint64_t block = c->bank->conf.block, start = k->index * block;
-
-	return start >= c->state.size ? 0 : (uint32_t)MIN(block, c->state.size - start);
+	seal_name(c->bank->seal, kind, &c->state, c->bank->conf.block, c->blocks[i].index, out);
 }
 
-static void name_of(const struct bank_call *c, const struct bank_block *k, char out[BANK_KEY])
+/* The worker's: which of the missing blocks stands for all of them. */
+static size_t first_missing(const struct bank_call *c)
 {
-	seal_name(c->bank->seal, BANK_BLOCK, &c->state, c->bank->conf.block, k->index, out);
+	size_t i = 0;
+
+	while (i < c->n && c->blocks[i].is_found)
+		i++;
+	return i;
 }
 
-/* The worker's: the first of the missing blocks stands for all of them. */
+/* The worker's. */
 static void take_ticket(struct bank_worker *w, struct bank_call *c)
 {
 	struct bank_entry e = { .value = (uint8_t[]){ 1 }, .length = 1 };
-	const struct bank_ops *ops = c->bank->loop->env->bank;
+	size_t i = first_missing(c);
+	int r;
 
-	for (size_t i = 0; i < c->n; i++) {
-		if (c->blocks[i].is_found)
-			continue;
-		seal_name(c->bank->seal, BANK_TICKET, &c->state, c->bank->conf.block,
-			  c->blocks[i].index, e.key);
-		c->has_ticket = ops->add(w->handle, &e, TICKET_SECONDS) == 0;
+	if (i == c->n)
 		return;
-	}
+	name_of(c, BANK_TICKET, i, e.key);
+	r = c->bank->loop->env->bank->add(w->handle, &e, TICKET_SECONDS);
+	c->has_ticket = r == 0;
+	c->is_taken = r == -EEXIST;
+	c->failures += r && r != -EEXIST;
 }
 
 /* The worker's. */
@@ -216,22 +269,20 @@ static void find(struct job *j)
 	for (size_t i = 0; i < c->n; i++) {
 		e[i].value = w->found + i * room;
 		e[i].length = room;
-		name_of(c, &c->blocks[i], e[i].key);
+		name_of(c, BANK_BLOCK, i, e[i].key);
 	}
 	c->failures += (uint32_t)c->bank->loop->env->bank->get(w->handle, e, c->n);
 	for (size_t i = 0; i < c->n; i++) {
 		struct bank_block *k = &c->blocks[i];
 
-		k->is_found = false;
 		if (!e[i].length)
 			continue;
-		if (e[i].length == k->length + SEAL_BYTES &&
-		    seal_open(w->x, e[i].key, e[i].value, e[i].length, k->data) == 0)
-			k->is_found = true;
-		else
-			c->bad++;
+		k->is_found = e[i].length == k->length + SEAL_BYTES &&
+			      seal_open(w->x, e[i].key, e[i].value, e[i].length, k->data) == 0;
+		c->bad += !k->is_found;
 	}
-	take_ticket(w, c);
+	if (!c->failures)
+		take_ticket(w, c);
 }
 
 static void found(struct job *j)
@@ -239,86 +290,114 @@ static void found(struct job *j)
 	struct bank_call *c = container_of(j, struct bank_call, job);
 
 	count(c);
+	timer_del(c->bank->loop, &c->limit);
+	if (c->owner)
+		req_done(c->q, 0, 0);
+	else
+		bank_call_free(c);
+}
+
+/* A daemon sends byte by byte, or a name is resolved for long. */
+static void limit_over(struct timer *t)
+{
+	struct bank_call *c = container_of(t, struct bank_call, limit);
+
+	*c->owner = NULL;
+	c->owner = NULL;
+	c->bank->counts.failures++;
 	req_done(c->q, 0, 0);
 }
 
-void bank_find(struct bank *b, struct bank_call *c, struct req *q)
+void bank_find(struct bank_call **owner, struct req *q)
 {
-	c->bank = b;
+	struct bank_call *c = *owner;
+	struct bank *b = c->bank;
+
+	c->owner = owner;
 	c->q = q;
-	c->has_ticket = false;
+	c->has_ticket = c->is_taken = false;
 	for (size_t i = 0; i < c->n; i++)
-		c->blocks[i].length = length_of(c, &c->blocks[i]);
+		c->blocks[i].is_found = false;
+	if (b->is_stopped)
+		return;
 	req_hold(q);
-	submit(b, c, find, found);
+	c->limit.fire = limit_over;
+	/* without memory for a timer it may take longer */
+	timer_set(b->loop, &c->limit, b->loop->now + LIMIT * b->conf.timeout_ms * NSEC_PER_MSEC);
+	submit(c, find, found);
 }
-
-/* ---- storing ---- */
-
-struct storing {
-	struct bank_call c;
-	void *data;
-	uint64_t nonce[2]; /* the first one of this conversation */
-	uint32_t filled;
-};
 
 /* The worker's. */
 static void store(struct job *j)
 {
-	struct storing *s = container_of(j, struct storing, c.job);
-	struct bank_call *c = &s->c;
+	struct bank_call *c = container_of(j, struct bank_call, job);
 	struct bank_worker *w = &c->bank->workers[c->worker];
+	struct env *env = c->bank->loop->env;
 	struct bank_entry e = { .value = w->value };
+	uint64_t nonce[2];
 
+	env->clock->random(env, nonce, sizeof(nonce));
 	for (size_t i = 0; i < c->n; i++) {
 		const struct bank_block *k = &c->blocks[i];
 		int r;
 
 		if (k->is_found || !k->length)
 			continue;
-		name_of(c, k, e.key);
-		s->nonce[0]++;
+		name_of(c, BANK_BLOCK, i, e.key);
+		nonce[0]++;
 		e.length = k->length + SEAL_BYTES;
-		if (seal_close(w->x, e.key, (const uint8_t *)s->nonce, k->data, k->length,
-			       w->value))
+		if (seal_close(w->x, e.key, (const uint8_t *)nonce, k->data, k->length, w->value))
 			continue;
-		r = c->bank->loop->env->bank->set(w->handle, &e, 0);
-		s->filled += r == 0;
+		r = env->bank->set(w->handle, &e, 0);
+		c->filled += r == 0;
 		c->failures += r == -EIO;
 	}
 }
 
-static void stored(struct job *j)
+/* The worker's. */
+static void drop_ticket(struct job *j)
 {
-	struct storing *s = container_of(j, struct storing, c.job);
-	struct bank *b = s->c.bank;
+	struct bank_call *c = container_of(j, struct bank_call, job);
+	struct bank_entry e = { .length = 0 };
+	size_t i = first_missing(c);
 
-	count(&s->c);
-	b->counts.filled += s->filled;
-	b->n_stores--;
-	free(s->c.blocks);
-	free(s->data);
-	free(s);
+	if (i == c->n)
+		return;
+	name_of(c, BANK_TICKET, i, e.key);
+	c->bank->loop->env->bank->remove(c->bank->workers[c->worker].handle, &e);
 }
 
-void bank_store(struct bank *b, const struct bank_state *state, struct bank_block *blocks, size_t n,
-		void *data)
+static void stored(struct job *j)
 {
-	struct storing *s = b->n_stores < STORES_MAX ? calloc(1, sizeof(*s)) : NULL;
+	struct bank_call *c = container_of(j, struct bank_call, job);
 
-	if (!s) {
-		b->counts.dropped += n;
-		free(blocks);
-		free(data);
+	count(c);
+	c->bank->n_storing -= c->n * c->bank->conf.block;
+	bank_call_free(c);
+}
+
+static void submit_store(struct bank_call *c, void (*run)(struct job *j))
+{
+	struct bank *b = c->bank;
+
+	c->owner = NULL;
+	if (b->is_stopped || b->n_storing >= STORE_BYTES_MAX) {
+		b->counts.dropped += c->n;
+		bank_call_free(c);
 		return;
 	}
-	s->c.state = *state;
-	s->c.blocks = blocks;
-	s->c.n = n;
-	s->data = data;
-	b->loop->env->clock->random(b->loop->env, s->nonce, sizeof(s->nonce));
-	b->n_stores++;
-	submit(b, &s->c, store, stored);
+	b->n_storing += c->n * b->conf.block;
+	submit(c, run, stored);
+}
+
+void bank_store(struct bank_call *c)
+{
+	submit_store(c, store);
+}
+
+void bank_give_up(struct bank_call *c)
+{
+	submit_store(c, drop_ticket);
 }
 
 /* ---- does asking pay? ---- */

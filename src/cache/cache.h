@@ -28,7 +28,9 @@ struct bank_counts {
 /* key: of the bank, which all that use it have. -errno: the reason with the remedy is in `why`. */
 int bank_new(struct loop *l, const struct conf_bank *conf, const uint8_t key[KEY_BYTES],
 	     const struct uuid *fs, struct bank **out, char *why, size_t why_len);
-void bank_free(struct bank *b); /* waits for its workers; no call may be under way but stores */
+/* Ends the workers; requests that waited for them are runnable then. Nothing is found any more. */
+void bank_stop(struct bank *b);
+void bank_free(struct bank *b); /* after bank_stop(); b may be NULL in both */
 const struct bank_counts *bank_counts(const struct bank *b);
 struct bank_counts *bank_counters(struct bank *b); /* for those that the user of the bank counts */
 uint32_t bank_block_bytes(const struct bank *b);
@@ -50,24 +52,33 @@ struct bank_block {
 	bool is_found;
 };
 
-/* A conversation with the bank; its memory is lent until q goes on. */
+/* A conversation with the bank, with its blocks and their data. */
 struct bank_call {
 	struct job job;
 	struct bank *bank;
-	struct req *q;
+	struct bank_call **owner; /* NULL: given up, or a store */
+	struct req *q; /* of the owner */
+	struct timer limit;
 	struct bank_state state;
-	struct bank_block *blocks; /* at most BANK_BATCH */
-	size_t n;
+	size_t n; /* blocks; at most BANK_BATCH are looked for */
+	struct bank_block *blocks;
+	uint8_t *data;
 	unsigned worker;
 	bool has_ticket; /* some are missing, and no other client fills them */
-	uint32_t failures, bad;
+	bool is_taken; /* some are missing, and another client fills them */
+	uint32_t failures, bad, filled;
 };
-/* Fills the blocks that the bank has, and asks for the ticket if some are missing. Holds q. */
-void bank_find(struct bank *b, struct bank_call *c, struct req *q);
-/* Stores the blocks that are not found. Nothing waits for it: takes blocks and their data, which
- * are in one piece of memory each from malloc(). */
-void bank_store(struct bank *b, const struct bank_state *s, struct bank_block *blocks, size_t n,
-		void *data);
+/* With room for n blocks. NULL: no memory. */
+struct bank_call *bank_call_new(struct bank *b, const struct bank_state *s, size_t n);
+void bank_call_free(struct bank_call *c); /* c may be NULL */
+void bank_add_block(struct bank_call *c, uint64_t index); /* behind the others */
+/* Fills the blocks that the bank has, and asks for the ticket if some are missing. Holds q. The call
+ * is lent until q goes on; if that took too long, *owner is NULL then. */
+void bank_find(struct bank_call **owner, struct req *q);
+/* Stores the blocks that are not found. Nothing waits for it: takes the call. */
+void bank_store(struct bank_call *c);
+/* Gives the ticket back: nothing is stored. Takes the call. */
+void bank_give_up(struct bank_call *c);
 
 void bank_ask_always(struct bank *b); /* whether it pays or not */
 /* Would asking pay? Asking may lose a tenth of the time that accesses take without the bank. */

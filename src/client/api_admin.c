@@ -26,13 +26,14 @@ static int server_failed(struct sheaf *fs, uint32_t target, const char *what, in
 
 int sheaf_bank(struct sheaf *fs, struct sheaf_bank *out)
 {
-	const struct client *c = fs->b.client;
-	int r = 0;
+	struct client *c = fs->b.client;
+	int r;
 
 	if (out->size < sizeof(*out))
 		return -EINVAL;
 	pthread_mutex_lock(&fs->lock);
-	if (c->bank) {
+	r = client_bank_open(c);
+	if (!r) {
 		const struct bank_counts *k = bank_counts(c->bank);
 
 		*out = (struct sheaf_bank){ .size = sizeof(*out),

@@ -1,14 +1,18 @@
 /* Reads through the cache bank (cache/cache.h): of files that had no writer when they were opened.
  *
  *   FIND -> FOUND				all was found
- *   FIND -> FOUND -> FETCHED -> CHECKED	the ticket: fetches what is missing, and stores it
+ *   FIND -> FOUND -> FETCHED -> CHECKED	fetches what is missing, with the ticket, and stores it
  *   FIND -> FOUND -> (pause) -> FIND		another client fills
  *   FIND -> FOUND -> PLAIN			the servers are asked as if there were no bank
  *
  * Blocks are named by the state that the file had at its open. What was fetched is stored under
  * that name only if the metadata server says afterwards that the file is still in that state: then
- * no writer was there meanwhile. If it is not, this open uses the bank no more; nor does it after a
- * write or truncation through this client, or a lock: then what the servers have is wanted.
+ * no writer was there meanwhile.
+ *
+ * All opens of a file leave the bank together (holding->leaves_bank), and for good, as soon as this
+ * client knows of another state or a writer, writes or truncates the file itself, takes a lock or
+ * syncs: then what the servers have is wanted, and programs that share this client, as those of a
+ * mount do, see no older bytes through one open than through another.
  *
  * Threads: the loop's. Buffers: blocks are in one piece of memory of the access, and copied to the
  * caller. Errors: those of the servers; none of the bank. */
@@ -18,7 +22,7 @@
 
 #define BYTES_MAX MIB /* of an access */
 #define WASTE_MAX 8 /* times the bytes of the access may be fetched */
-#define AHEAD 7 /* further blocks that are filled where a file is read in order */
+#define AHEAD_BYTES (64 * KIB) /* are filled at once where a file is read in order */
 #define PAUSE_NS NSEC_PER_MSEC /* twice as long each time */
 
 enum { FIND, FOUND, FETCHED, CHECKED, PLAIN };
@@ -31,33 +35,40 @@ struct banked {
 	const struct iovec *mem;
 	const struct extent *ext;
 	size_t n_mem, n_ext;
-	struct bank_call call;
-	uint8_t *data; /* of all blocks */
+	struct bank_call *call; /* NULL: it took too long, or its blocks are stored */
 	uint64_t epoch; /* of the capability before the fetch */
 	struct cop *read; /* from the servers, or NULL */
 	struct iovec *mem_missing;
 	struct extent *ext_missing;
 	size_t n_missing, n_ahead; /* n_ahead: room for blocks behind those of the access */
-	unsigned pauses;
 	uint64_t patience; /* how long it waits for another client's fill, in ns */
+	uint64_t pause_ns; /* the next pause */
 	struct timer pause;
 	uint64_t began;
 	int64_t result;
 };
 
+/* ---- which files use the bank ---- */
+
 int client_bank_open(struct client *c)
 {
-	char *why = c->bank_why;
-	size_t why_len = sizeof(c->bank_why);
 	const struct conf *conf = c->conf;
 	const char *wish = getenv("SHEAF_BANK");
+	char *why = c->bank_why;
+	size_t why_len = sizeof(c->bank_why);
 	uint8_t key[KEY_BYTES];
 	int r;
 
-	if (!conf->bank.n_servers || (wish && strcmp(wish, "off") == 0))
-		return error_explain(why, why_len, -ENOENT, "%s",
-				     conf->bank.n_servers ? "$SHEAF_BANK is off" :
-							    "the cluster file has no [bank]");
+	if (c->bank || c->bank_tried)
+		return c->bank ? 0 : -ENOENT;
+	c->bank_tried = true;
+	if (!conf->bank.n_servers)
+		return error_explain(why, why_len, -ENOENT, "the cluster file has no [bank]");
+	if (wish && strcmp(wish, "off") == 0)
+		return error_explain(why, why_len, -ENOENT, "$SHEAF_BANK is off");
+	if (conf->nosync) /* after a power loss, numbers of states come again */
+		return error_explain(why, why_len, -ENOENT,
+				     "servers with mode = nosync have no bank");
 	r = key_load(conf->bank.key_file, key, why, why_len);
 	if (!r)
 		r = bank_new(c->loop, &conf->bank, key, &conf->fs_id, &c->bank, why, why_len);
@@ -69,33 +80,46 @@ int client_bank_open(struct client *c)
 
 void file_leave_bank(struct client *c, uint64_t ino)
 {
-	struct cfile *f;
+	struct holding *h = holding_find(c, ino);
 
-	if (!c->bank)
-		return;
-	list_for_each(f, &c->files, link)
-		if (f->h.ino == ino)
-			f->uses_bank = false;
+	if (h)
+		h->leaves_bank = true;
+}
+
+void file_learn(struct client *c, const struct wire_attr *at)
+{
+	struct holding *h = holding_find(c, at->ino);
+
+	if (h && (at->change != h->change || at->unsettled))
+		h->leaves_bank = true;
 }
 
 void file_use_bank(struct cfile *f, const struct wire_open_res *r)
 {
+	struct holding *h = f->holding;
+
 	f->opened_size = r->at.size;
-	f->uses_bank = f->c->bank && f->flags == OPEN_READ && f->unsynced && !r->at.unsettled;
-	if (f->flags & OPEN_WRITE)
-		file_leave_bank(f->c, f->h.ino);
+	f->opened_at = meta_peer(f->c, f->h.ino)->incarnation;
+	if (h->opens == 1) {
+		h->change = r->at.change;
+		h->leaves_bank = false;
+	}
+	if (f->flags != OPEN_READ || r->at.unsettled || r->at.change != h->change)
+		h->leaves_bank = true;
+	f->uses_bank = !h->leaves_bank && f->unsynced && client_bank_open(f->c) == 0;
 }
 
 /* The state that names the blocks. False: it is not known. */
 static bool state_of(const struct cfile *f, struct bank_state *s)
 {
-	*s = (struct bank_state){ .incarnation = meta_peer(f->c, f->h.ino)->incarnation,
+	*s = (struct bank_state){ .incarnation = f->opened_at,
 				  .ino = f->h.ino,
 				  .change = f->opened_change,
 				  .size = f->opened_size,
 				  .gen = f->h.gen,
 				  .obj_gen = f->cap.obj_gen };
-	return s->incarnation && (!f->has_unsynced_before || cfile_verifier(f, &s->verifier));
+	return f->opened_at && f->opened_at == meta_peer(f->c, f->h.ino)->incarnation &&
+	       (!f->has_unsynced_before || cfile_verifier(f, &s->verifier));
 }
 
 /* ---- the blocks of an access ---- */
@@ -148,16 +172,12 @@ static size_t blocks_of(const struct cfile *f, const struct extent *ext, size_t 
 
 static void add_block(void *arg, uint64_t off, uint64_t at, uint64_t n)
 {
-	struct banked *b = arg;
-	struct bank_call *c = &b->call;
-	uint32_t block = bank_block_bytes(c->bank);
+	struct bank_call *c = arg;
+	uint64_t index = off / bank_block_bytes(c->bank);
 
 	(void)at, (void)n;
-	if (c->n && c->blocks[c->n - 1].index == off / block)
-		return;
-	c->blocks[c->n] =
-		(struct bank_block){ .index = off / block, .data = b->data + c->n * block };
-	c->n++;
+	if (!c->n || c->blocks[c->n - 1].index != index)
+		bank_add_block(c, index);
 }
 
 struct copying {
@@ -172,7 +192,7 @@ struct copying {
 static void copy_piece(void *arg, uint64_t off, uint64_t at, uint64_t n)
 {
 	struct copying *c = arg;
-	const struct bank_call *call = &c->b->call;
+	const struct bank_call *call = c->b->call;
 	uint32_t block = bank_block_bytes(call->bank);
 	const uint8_t *from;
 
@@ -201,9 +221,9 @@ static int64_t copy_out(struct cop *op)
 	struct banked *b = op->state;
 	struct copying c = { .b = b };
 
-	each_piece(b->ext, b->n_ext, b->call.state.size, bank_block_bytes(op->c->bank), copy_piece,
+	each_piece(b->ext, b->n_ext, b->call->state.size, bank_block_bytes(op->c->bank), copy_piece,
 		   &c);
-	return c.error ? c.error : (int64_t)access_before(&op->access, b->call.state.size);
+	return c.error ? c.error : (int64_t)access_before(&op->access, b->call->state.size);
 }
 
 /* ---- asking the servers ---- */
@@ -239,24 +259,19 @@ static int64_t read_end(struct banked *b)
 	return r;
 }
 
-/* Adds blocks that are likely to be wanted next. They are fetched whether the bank has them or
- * not. */
-static void look_ahead(struct banked *b)
+/* Adds blocks that are likely to be wanted next, of the same server. They are fetched whether the
+ * bank has them or not. */
+static void look_ahead(const struct cfile *f, struct banked *b)
 {
-	struct bank_call *c = &b->call;
+	struct bank_call *c = b->call;
 	uint32_t block = bank_block_bytes(c->bank);
 
 	for (size_t i = 0; i < b->n_ahead; i++) {
-		uint64_t index = c->blocks[c->n - 1].index + 1, start = index * block;
+		uint64_t start = (c->blocks[c->n - 1].index + 1) * block;
 
-		if (start >= c->state.size)
+		if (start >= c->state.size || start % f->layout.unit == 0)
 			return;
-		c->blocks[c->n] = (struct bank_block){
-			.index = index,
-			.data = b->data + c->n * block,
-			.length = (uint32_t)MIN(block, c->state.size - start),
-		};
-		c->n++;
+		bank_add_block(c, start / block);
 	}
 }
 
@@ -265,11 +280,11 @@ static void fetch(struct cop *op)
 {
 	struct banked *b = op->state;
 
-	look_ahead(b);
+	look_ahead(op->file, b);
 	b->epoch = op->file->cap.epoch;
 	b->n_missing = 0;
-	for (size_t i = 0; i < b->call.n; i++) {
-		const struct bank_block *k = &b->call.blocks[i];
+	for (size_t i = 0; i < b->call->n; i++) {
+		const struct bank_block *k = &b->call->blocks[i];
 
 		if (k->is_found)
 			continue;
@@ -280,13 +295,14 @@ static void fetch(struct cop *op)
 	read_start(op, b->mem_missing, b->n_missing, b->ext_missing, b->n_missing);
 }
 
-static bool is_fetched(struct banked *b)
+/* The bytes that were to be fetched. */
+static int64_t missing_bytes(const struct banked *b)
 {
-	int64_t want = 0;
+	int64_t n = 0;
 
 	for (size_t i = 0; i < b->n_missing; i++)
-		want += (int64_t)b->mem_missing[i].iov_len;
-	return read_end(b) == want;
+		n += (int64_t)b->mem_missing[i].iov_len;
+	return n;
 }
 
 static void ask_state(struct cop *op)
@@ -296,43 +312,61 @@ static void ask_state(struct cop *op)
 	peer_call(meta_peer(op->c, op->file->h.ino), &op->call, &op->q);
 }
 
-/* Stores what was fetched, if the file is still in the state that names it. */
-static void store(struct cop *op)
+/* Is the file still in the state that names what was fetched? */
+static bool is_same_state(struct cop *op)
 {
 	struct banked *b = op->state;
 	const struct wire_getattr_res *r = &op->res.getattr;
 	const struct cfile *f = op->file;
 	struct bank_state now;
 
-	if (!state_of(f, &now) || memcmp(&now, &b->call.state, sizeof(now)) ||
-	    r->at.change != f->opened_change || r->at.unsettled || r->at.size != f->opened_size ||
-	    r->cap.epoch != b->epoch || f->cap.epoch != b->epoch) {
-		op->file->uses_bank = false;
-		return;
+	return state_of(f, &now) && !memcmp(&now, &b->call->state, sizeof(now)) &&
+	       r->at.change == f->opened_change && !r->at.unsettled &&
+	       r->at.size == f->opened_size && r->cap.epoch == b->epoch && f->cap.epoch == b->epoch;
+}
+
+/* Stores what was fetched, or gives the ticket to others. */
+static void end_fill(struct cop *op, bool is_valid)
+{
+	struct banked *b = op->state;
+
+	if (is_valid) {
+		bank_store(b->call);
+	} else {
+		op->file->holding->leaves_bank = true;
+		bank_give_up(b->call);
 	}
-	bank_store(op->c->bank, &b->call.state, b->call.blocks, b->call.n, b->data);
-	b->call.blocks = NULL;
-	b->data = NULL;
+	b->call = NULL;
+}
+
+static uint64_t clock_of(const struct cop *op)
+{
+	return op->c->loop->env->clock->now(op->c->loop->env);
 }
 
 static void pause_over(struct timer *t)
 {
 	struct banked *b = container_of(t, struct banked, pause);
 
-	req_done(b->call.q, 0, 0);
+	req_done(b->call->q, 0, 0);
 }
 
-/* Another client has the ticket. */
-static void pause_start(struct cop *op)
+/* Another client has the ticket. False: it takes too long. */
+static bool pause_start(struct cop *op)
 {
 	struct banked *b = op->state;
 	struct loop *l = op->c->loop;
+	uint64_t now = clock_of(op), until = b->began + b->patience;
 
+	if (now >= until)
+		return false;
 	bank_counters(op->c->bank)->waits++;
 	req_hold(&op->q);
 	b->pause.fire = pause_over;
-	if (timer_set(l, &b->pause, l->now + (PAUSE_NS << b->pauses++)))
+	if (timer_set(l, &b->pause, MIN(now + b->pause_ns, until)))
 		req_done(&op->q, 0, 0);
+	b->pause_ns *= 2;
+	return true;
 }
 
 static bool is_all_found(const struct bank_call *c)
@@ -343,65 +377,77 @@ static bool is_all_found(const struct bank_call *c)
 	return true;
 }
 
-static uint64_t clock_of(const struct cop *op)
-{
-	return op->c->loop->env->clock->now(op->c->loop->env);
-}
-
 static bool end(struct cop *op)
 {
 	struct banked *b = op->state;
 
 	call_fini(&op->call);
 	bank_note_asked(op->c->bank, op->access.total, clock_of(op) - b->began);
-	free(b->call.blocks);
-	free(b->data);
+	bank_call_free(b->call);
 	return cop_end(op, b->result);
+}
+
+static void ask_servers(struct cop *op)
+{
+	struct banked *b = op->state;
+
+	req_goto(&op->q, PLAIN);
+	read_start(op, b->mem, b->n_mem, b->ext, b->n_ext);
+}
+
+/* What the bank had. */
+static bool end_hit(struct cop *op)
+{
+	struct banked *b = op->state;
+	struct bank_counts *n = bank_counters(op->c->bank);
+
+	b->result = copy_out(op);
+	n->hits++;
+	n->hit_bytes += (uint64_t)MAX(b->result, 0);
+	return end(op);
 }
 
 static bool step(struct req *q)
 {
 	struct cop *op = cop_of(q);
 	struct banked *b = op->state;
+	int64_t r;
 
 	switch (q->state) {
 	case FIND:
 		req_goto(q, FOUND);
-		bank_find(op->c->bank, &b->call, q);
+		bank_find(&b->call, q);
 		break;
 	case FOUND:
-		if (is_all_found(&b->call)) {
-			bank_counters(op->c->bank)->hits++;
-			b->result = copy_out(op);
-			bank_counters(op->c->bank)->hit_bytes += (uint64_t)MAX(b->result, 0);
-			return end(op);
-		}
-		if (b->call.has_ticket) {
+		if (b->call && is_all_found(b->call))
+			return end_hit(op);
+		if (b->call && b->call->has_ticket) {
 			req_goto(q, FETCHED);
 			fetch(op);
-		} else if (!b->call.failures && clock_of(op) - b->began < b->patience) {
+		} else if (b->call && b->call->is_taken && pause_start(op)) {
 			req_goto(q, FIND);
-			pause_start(op);
 		} else {
-			req_goto(q, PLAIN);
-			read_start(op, b->mem, b->n_mem, b->ext, b->n_ext);
+			ask_servers(op);
 		}
 		break;
 	case FETCHED:
-		if (is_fetched(b)) {
+		r = read_end(b);
+		if (r == missing_bytes(b)) {
 			req_goto(q, CHECKED);
 			b->result = copy_out(op);
 			ask_state(op);
-		} else { /* the file was cut meanwhile, or an error: as without the bank */
-			q->error = 0;
-			req_goto(q, PLAIN);
-			op->file->uses_bank = false;
-			read_start(op, b->mem, b->n_mem, b->ext, b->n_ext);
+			break;
 		}
+		end_fill(op, false);
+		if (r < 0) {
+			b->result = r;
+			return end(op);
+		}
+		ask_servers(op); /* the file was cut */
 		break;
 	case CHECKED: /* also after an error: then nothing is stored */
-		if (!q->error)
-			store(op);
+		if (b->call)
+			end_fill(op, !q->error && is_same_state(op));
 		return end(op);
 	case PLAIN:
 		b->result = read_end(b);
@@ -412,26 +458,28 @@ static bool step(struct req *q)
 
 static const struct req_ops banked_ops = REQ_OPS("banked read", step, CHECKED, names);
 
-static struct banked *banked_new(struct cop *op, size_t n, size_t ahead)
+/* n: blocks of the access. */
+static struct banked *banked_new(struct cop *op, const struct bank_state *s, size_t n, size_t ahead)
 {
 	struct banked *b = arena_alloc(&op->arena, sizeof(*b));
-	size_t block = bank_block_bytes(op->c->bank);
 
 	if (!b)
 		return NULL;
-	*b = (struct banked){
-		.call.bank = op->c->bank, .call.q = &op->q, .n_ahead = ahead, .result = -ENOMEM
-	};
+	*b = (struct banked){ .n_ahead = ahead, .pause_ns = PAUSE_NS, .result = -ENOMEM };
 	n += ahead;
 	b->mem_missing = arena_alloc(&op->arena, n * sizeof(*b->mem_missing));
 	b->ext_missing = arena_alloc(&op->arena, n * sizeof(*b->ext_missing));
-	b->call.blocks = malloc(n * sizeof(*b->call.blocks));
-	b->data = malloc(n * block);
-	if (b->mem_missing && b->ext_missing && b->call.blocks && b->data)
-		return b;
-	free(b->call.blocks);
-	free(b->data);
-	return NULL;
+	if (b->mem_missing && b->ext_missing)
+		b->call = bank_call_new(op->c->bank, s, n);
+	return b->call ? b : NULL;
+}
+
+/* How many blocks to fill behind the n of this access: some, if the file is read in order. */
+static size_t blocks_ahead(const struct cfile *f, const struct extent *first, size_t n)
+{
+	size_t most = AHEAD_BYTES / bank_block_bytes(f->c->bank);
+
+	return first->offset && first->offset == f->bank_next && n < most ? most - n : 0;
 }
 
 bool banked_read(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
@@ -441,7 +489,7 @@ bool banked_read(struct cop *op, struct cfile *f, const struct iovec *mem, size_
 	struct banked *b;
 	size_t n;
 
-	if (!f->uses_bank || op->refused || file_locks_lost(f) ||
+	if (!f->uses_bank || f->holding->leaves_bank || op->refused || file_locks_lost(f) ||
 	    access_init(&op->access, mem, n_mem, ext, n_ext))
 		return false;
 	n = blocks_of(f, ext, n_ext, op->access.total);
@@ -450,21 +498,18 @@ bool banked_read(struct cop *op, struct cfile *f, const struct iovec *mem, size_
 	op->plain_began = clock_of(op);
 	if (!bank_is_worth(op->c->bank, op->access.total))
 		return false;
-	b = banked_new(op, n,
-		       ext[0].offset && ext[0].offset == f->bank_next ? MIN(AHEAD, BANK_BATCH - n) :
-									0);
-	f->bank_next = ext[n_ext - 1].offset + ext[n_ext - 1].length;
+	b = banked_new(op, &state, n, blocks_ahead(f, &ext[0], n));
 	if (!b)
 		return false;
-	b->patience = bank_patience(op->c->bank, op->access.total);
+	f->bank_next = ext[n_ext - 1].offset + ext[n_ext - 1].length;
 	b->mem = mem;
 	b->ext = ext;
 	b->n_mem = n_mem;
 	b->n_ext = n_ext;
-	b->call.state = state;
+	b->patience = bank_patience(op->c->bank, op->access.total);
 	b->began = op->plain_began;
 	op->plain_began = 0;
-	each_piece(ext, n_ext, state.size, bank_block_bytes(op->c->bank), add_block, b);
+	each_piece(ext, n_ext, state.size, bank_block_bytes(op->c->bank), add_block, b->call);
 	bank_counters(op->c->bank)->asked++;
 	op->file = f;
 	op->state = b;

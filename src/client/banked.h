@@ -7,8 +7,10 @@
 
 /* The answer to an open: may reads of f use the bank? */
 void file_use_bank(struct cfile *f, const struct wire_open_res *r);
-/* From now on our reads of this file want what the servers have. */
+/* From now on our reads of this file want what the servers have, until it is not open any more. */
 void file_leave_bank(struct client *c, uint64_t ino);
+/* The same, if these attributes are not those that the file had at its opens. */
+void file_learn(struct client *c, const struct wire_attr *at);
 /* Starts a read through the bank, as client_read(). False: it was not started, since the bank is
  * not for it or would not pay. */
 bool banked_read(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,

@@ -101,6 +101,7 @@ void client_free(struct client *c)
 
 	for (uint32_t i = 0; c->peers && i < c->n_peers; i++)
 		peer_fini(&c->peers[i]);
+	bank_stop(c->bank);
 	while (!list_empty(&c->loop->runnable)) /* ends claims under way */
 		loop_run_ready(c->loop);
 	net_fini(&c->net);

@@ -29,7 +29,7 @@ struct client_opts {
 int client_new(const struct client_opts *o, struct client **out);
 /* Outside the simulation: measures costs, makes bad memory an error, reads $SHEAF_MOVER. */
 int movers_init(struct client *c);
-/* The same: opens the cache bank of the cluster file. -errno: reads do without it. */
+/* Opens the cache bank of the cluster file, once. -errno: reads do without it. */
 int client_bank_open(struct client *c);
 /* The same: direct reads on or off, by $SHEAF_DIRECT. */
 int direct_switch(struct client *c);

@@ -47,6 +47,7 @@ struct client {
 	struct direct direct;
 	struct bank *bank; /* the cache bank, or NULL: */
 	char bank_why[256]; /* why not */
+	bool bank_tried; /* to open it, at the first open that could use it */
 	union { /* scratch memory to plan a request in */
 		struct extent scratch[LIST_MAX];
 		struct copy_piece scratch_copy[LIST_MAX];

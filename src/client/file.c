@@ -498,6 +498,7 @@ static void sync_start(struct cop *op, struct cfile *f, int how)
 
 void client_fsync(struct cop *op, struct cfile *f)
 {
+	f->holding->leaves_bank = true; /* what others have synced is wanted */
 	sync_start(op, f, SYNC);
 }
 

@@ -13,6 +13,8 @@ struct holding {
 	struct hnode node;
 	uint64_t ino;
 	uint32_t opens;
+	uint64_t change; /* at the first open */
+	bool leaves_bank; /* no open of the file uses the cache bank any more */
 	struct list locks[LOCK_SETS], lost[LOCK_SETS]; /* struct range */
 };
 
@@ -35,6 +37,7 @@ struct cfile {
 	struct wire_capability cap;
 	uint64_t opened_change; /* `change` at the open */
 	uint64_t opened_size; /* and the size, exact if the file had no writer */
+	uint64_t opened_at; /* incarnation of the metadata server's storage */
 	bool uses_bank; /* reads may use the cache bank */
 	uint64_t bank_next; /* where the last read through it ended */
 	struct wire_wrote wrote;
@@ -82,6 +85,7 @@ void file_reclaim(struct peer *p, bool session_lost);
 void file_free(struct cfile *f);
 
 /* ---- locking.c ---- */
+struct holding *holding_find(const struct client *c, uint64_t ino); /* NULL: it is not open */
 int file_locks_init(struct cfile *f); /* 0 or -ENOMEM */
 void file_locks_free(struct cfile *f); /* drops the locks taken through f */
 void file_lose_locks(struct cfile *f); /* moves the locks taken through f to `lost` */

@@ -71,7 +71,7 @@ void file_lose_locks(struct cfile *f)
 		}
 }
 
-static struct holding *holding_find(const struct client *c, uint64_t ino)
+struct holding *holding_find(const struct client *c, uint64_t ino)
 {
 	for (struct hnode *n = htab_first(&c->holdings, hash_u64(ino)); n; n = htab_next(n)) {
 		struct holding *h = container_of(n, struct holding, node);
@@ -93,6 +93,7 @@ int file_locks_init(struct cfile *f)
 			return -ENOMEM;
 		}
 		h->ino = f->h.ino;
+		h->leaves_bank = true; /* file_use_bank() decides */
 		for (int i = 0; i < LOCK_SETS; i++) {
 			list_init(&h->locks[i]);
 			list_init(&h->lost[i]);
@@ -323,7 +324,7 @@ static void start(struct cop *op, struct cfile *f, const struct wire_lock *want,
 
 void client_lock(struct cop *op, struct cfile *f, const struct wire_lock *want, bool wait)
 {
-	f->uses_bank = false; /* what others wrote before they gave the lock up is wanted */
+	f->holding->leaves_bank = true; /* what others wrote before they gave it up is wanted */
 	start(op, f, want, wait, false);
 }
 

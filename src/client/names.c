@@ -133,6 +133,27 @@ static bool waits_for_space(struct cop *op)
 	       space_wait_begin(op->c, &op->space_wait, &op->q);
 }
 
+/* What the answer says about files that are open here. */
+static void learn(struct cop *op)
+{
+	const struct wire_readdir_res *r = &op->res.readdir;
+
+	switch (op->call.op) {
+	case OP_LOOKUP:
+	case OP_GETATTR:
+		file_learn(op->c, &op->attr);
+		break;
+	case OP_SETATTR:
+	case OP_TRUNCATE:
+		file_learn(op->c, &op->res.attr.at);
+		break;
+	case OP_READDIR:
+		for (uint32_t i = 0; i < r->n_attrs; i++)
+			file_learn(op->c, &r->attrs[i]);
+		break;
+	}
+}
+
 static bool step(struct req *q)
 {
 	struct cop *op = cop_of(q);
@@ -217,6 +238,8 @@ static bool step(struct req *q)
 			q->error = restart(op);
 		break;
 	case END:
+		if (!q->error)
+			learn(op);
 		return cop_end(op, q->error);
 	}
 	return true;

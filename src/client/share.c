@@ -35,6 +35,7 @@ static const struct req_ops renew_ops = REQ_OPS("renew", step, ASKED, names);
 void client_renew(struct cop *op, struct cfile *f)
 {
 	op->file = f;
+	f->holding->leaves_bank = true;
 	cop_start(op, &renew_ops, 0);
 }
 
@@ -101,6 +102,7 @@ int client_open_ticket(struct client *c, const struct cred_wire *cred, const voi
 		(*out)->opened_change = t.change;
 		(*out)->cred = *cred;
 		(*out)->is_guest = true;
+		(*out)->holding->leaves_bank = true;
 	}
 	arena_destroy(&a);
 	return r;

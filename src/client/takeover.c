@@ -281,6 +281,7 @@ static int get_file(struct client *c, struct xdr *x)
 	if (r)
 		return r == -EIO ? -EBADMSG : r;
 	f->flags = w.flags;
+	f->holding->leaves_bank = true;
 	f->cap = w.cap;
 	f->wrote = w.w;
 	f->wrote.n_objects = 0;

@@ -7,6 +7,7 @@
 #include <json-c/json.h>
 #include <netdb.h>
 #include <poll.h>
+#include <pwd.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/pidfd.h>
@@ -137,28 +138,44 @@ static int wait_up(struct cli *c, const struct daemon *d, char stats[ANSWER_MAX]
 			 d->address);
 }
 
+/* Memcached refuses to run as root: the user of its package, or nobody. */
+static const char *user_of_daemons(void)
+{
+	return getpwnam("memcache") ? "memcache" : "nobody";
+}
+
+/* 0, or -errno after a message. */
+static int launch(struct cli *c, const struct conf *conf, const struct daemon *d,
+		  const char *memory)
+{
+	char log[CLI_PATH_MAX];
+	const char *argv[] = { "memcached", "-l", d->host, "-p", d->port, "-U", "0",  "-I",
+			       "2m",	    "-c", "16384", "-m", memory,  NULL, NULL, NULL };
+	pid_t pid;
+	FILE *f;
+	int r;
+
+	if (geteuid() == 0) {
+		argv[13] = "-u";
+		argv[14] = user_of_daemons();
+	}
+	snprintf(log, sizeof(log), "%s", conf->path);
+	snprintf(strrchr(log, '/') + 1, 32, "bank.log");
+	r = cli_spawn("memcached", (char **)(uintptr_t)argv, log, -1, &pid);
+	if (r == ENOENT)
+		return cli_error(c, "memcached is not installed (Debian: memcached)");
+	f = r ? NULL : fopen(d->pid_file, "we");
+	if (!f)
+		return cli_fail_host(c, r ? "memcached" : d->pid_file, r ? -r : -errno);
+	fprintf(f, "%d\n", (int)pid);
+	return fclose(f) ? cli_fail_host(c, d->pid_file, -errno) : CLI_OK;
+}
+
 static int start_one(struct cli *c, const struct conf *conf, const struct daemon *d)
 {
-	char *stats = malloc(ANSWER_MAX), memory[24] = "64", log[CLI_PATH_MAX];
-	char *argv[] = { "memcached",
-			 "-l",
-			 (char *)(uintptr_t)d->host,
-			 "-p",
-			 (char *)(uintptr_t)d->port,
-			 "-U",
-			 "0",
-			 "-I",
-			 "2m",
-			 "-m",
-			 memory,
-			 "-P",
-			 (char *)(uintptr_t)d->pid_file,
-			 NULL,
-			 NULL,
-			 NULL };
+	char *stats = malloc(ANSWER_MAX), memory[24] = "64";
 	uint64_t bytes = 0;
-	int status = CLI_OK, r;
-	pid_t pid;
+	int status = CLI_OK;
 
 	if (!stats)
 		return cli_error(c, "out of memory");
@@ -173,17 +190,8 @@ static int start_one(struct cli *c, const struct conf *conf, const struct daemon
 			cli_usage(c, "--memory %s is not a size of 1M or more", c->opt[OPT_MEMORY]);
 	if (bytes)
 		snprintf(memory, sizeof(memory), "%llu", (unsigned long long)(bytes / MIB));
-	if (geteuid() == 0) { /* memcached refuses to run as root without a word about it */
-		argv[13] = "-u";
-		argv[14] = "root";
-	}
-	snprintf(log, sizeof(log), "%s", conf->path);
-	snprintf(strrchr(log, '/') + 1, 32, "bank.log");
-	r = status ? 0 : cli_spawn("memcached", argv, log, -1, &pid);
-	if (r == ENOENT)
-		status = cli_error(c, "memcached is not installed (Debian: memcached)");
-	else if (r)
-		status = cli_fail_host(c, "memcached", -r);
+	if (!status)
+		status = launch(c, conf, d, memory);
 	if (!status)
 		status = wait_up(c, d, stats);
 	if (!status)

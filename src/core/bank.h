@@ -30,7 +30,8 @@ struct bank_ops {
 	int (*open)(struct env *e, const struct bank_setup *s, void **handle, char *why,
 		    size_t why_len);
 	void (*close)(void *handle);
-	/* Fills the entries that are there, n <= BANK_BATCH. Returns how many daemons failed. */
+	/* Fills the entries that are there, n <= BANK_BATCH. Returns how many of the daemons that
+	 * have them failed, or were not asked. */
 	int (*get)(void *handle, struct bank_entry *entries, size_t n);
 	/* 0 or -errno. seconds 0: until the daemon needs the memory. */
 	int (*set)(void *handle, const struct bank_entry *entry, uint32_t seconds);

@@ -197,8 +197,10 @@ static void worked(struct daemon *d)
 	d->skip = d->skip_until = 0;
 }
 
-/* Asks a daemon for those of the entries that it has. Returns 1 if it failed. */
-static int ask(struct handle *h, struct daemon *d, const struct bank_entry *entries, size_t n)
+/* Asks a daemon for those of the entries that it has, before `end`. Returns 1 if it failed or is
+ * not asked. */
+static int ask(struct handle *h, struct daemon *d, uint64_t end, const struct bank_entry *entries,
+	       size_t n)
 {
 	const char *keys[BANK_BATCH];
 	size_t lengths[BANK_BATCH];
@@ -210,9 +212,11 @@ static int ask(struct handle *h, struct daemon *d, const struct bank_entry *entr
 		keys[d->asked] = entries[i].key;
 		lengths[d->asked++] = sizeof(entries[i].key);
 	}
-	if (!d->asked || is_skipped(h, d)) {
-		d->asked = 0;
+	if (!d->asked)
 		return 0;
+	if (is_skipped(h, d) || h->env->clock->now(h->env) > end) {
+		d->asked = 0;
+		return 1;
 	}
 	if (api.mget(d->m, keys, lengths, d->asked) == MEMCACHED_SUCCESS)
 		return 0;
@@ -232,14 +236,15 @@ static void take(struct bank_entry *entries, size_t n, const char *key, size_t k
 	}
 }
 
-/* Takes a daemon's answers until `end`. Returns 1 if it failed. */
-static int answers(struct handle *h, struct daemon *d, uint64_t end, struct bank_entry *entries,
-		   size_t n, const size_t *room)
+/* Takes a daemon's answers. Returns 1 if it failed. */
+static int answers(struct handle *h, struct daemon *d, struct bank_entry *entries, size_t n,
+		   const size_t *room)
 {
+	uint64_t end = h->env->clock->now(h->env) + h->timeout_ns;
 	memcached_return_t r = MEMCACHED_SUCCESS;
 	char key[MEMCACHED_MAX_KEY];
 
-	while (r == MEMCACHED_SUCCESS && h->env->clock->now(h->env) < end) {
+	do {
 		size_t key_len, length;
 		uint32_t flags;
 		char *value = api.fetch(d->m, key, &key_len, &length, &flags, &r);
@@ -247,7 +252,7 @@ static int answers(struct handle *h, struct daemon *d, uint64_t end, struct bank
 		if (value && r == MEMCACHED_SUCCESS)
 			take(entries, n, key, key_len, value, length, room);
 		free(value);
-	}
+	} while (r == MEMCACHED_SUCCESS && h->env->clock->now(h->env) < end);
 	if (r == MEMCACHED_END || r == MEMCACHED_NOTFOUND) {
 		worked(d);
 		return 0;
@@ -259,7 +264,7 @@ static int answers(struct handle *h, struct daemon *d, uint64_t end, struct bank
 static int bank_get(void *handle, struct bank_entry *entries, size_t n)
 {
 	struct handle *h = handle;
-	uint64_t end = h->env->clock->now(h->env) + 2 * h->timeout_ns;
+	uint64_t end = h->env->clock->now(h->env) + h->timeout_ns;
 	size_t room[BANK_BATCH];
 	int n_failed = 0;
 
@@ -268,10 +273,10 @@ static int bank_get(void *handle, struct bank_entry *entries, size_t n)
 	for (size_t i = 0; i < n; i++)
 		entries[i].length = 0;
 	for (uint32_t i = 0; i < h->n; i++)
-		n_failed += ask(h, &h->daemons[i], entries, n);
+		n_failed += ask(h, &h->daemons[i], end, entries, n);
 	for (uint32_t i = 0; i < h->n; i++)
 		if (h->daemons[i].asked)
-			n_failed += answers(h, &h->daemons[i], end, entries, n, room);
+			n_failed += answers(h, &h->daemons[i], entries, n, room);
 	return n_failed;
 }
 

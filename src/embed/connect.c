@@ -116,8 +116,6 @@ static int open_backing(struct backing *b, const char *conf_path, bool embedded,
 		return r;
 	r = movers_init(*client);
 	r = r ? r : direct_switch(*client);
-	if (!r)
-		client_bank_open(*client);
 	if (!r && !state)
 		return 0;
 	r = r ? r : client_import(*client, state);

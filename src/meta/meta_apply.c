@@ -206,17 +206,28 @@ static int note_write(struct apply *ap, struct node *n, int64_t mtime)
 	return 0;
 }
 
-/* Applies a writer's report: the size grows, mtime becomes the time of its latest write. */
+/* Does a report tell of writes? Notes without an end only repeat that data are unsynced. */
+static bool tells_of_writes(const struct wire_record *r)
+{
+	for (uint32_t i = 0; i < r->n_objects; i++)
+		if (r->objects[i].end)
+			return true;
+	return false;
+}
+
+/* Applies a writer's report: the size grows, mtime becomes the time of its latest write, unless
+ * another time was set meanwhile; `change` grows in any case. */
 static int grow(struct apply *ap, struct node *n)
 {
 	const struct wire_record *r = ap->rec;
-	bool wrote = r->size > n->i.size || r->mtime;
-	bool changed = objects_grow(r, n) || wrote;
+	bool wrote = r->size > n->i.size || r->mtime, untimed = !wrote && tells_of_writes(r);
+	bool changed = objects_grow(r, n) || wrote || untimed;
 	int rc;
 
 	if (!changed)
 		return 0;
 	n->i.size = MAX(n->i.size, r->size);
+	n->i.change += untimed ? 2 : 0; /* as in note_write() */
 	rc = wrote ? note_write(ap, n, r->mtime) : 0;
 	return rc ? rc : node_put(&ap->m->db, ap->txn, r->h.ino, n);
 }

@@ -132,10 +132,12 @@ static void entry_set(const struct entry *e, const void *value, size_t n)
 
 static struct sheaf *banked_client(const char *how)
 {
+	struct sheaf_bank b = { .size = sizeof(b) };
 	struct sheaf *fs;
 
 	setenv("SHEAF_BANK", how, 1);
 	fs = client_connect(c.conf);
+	sheaf_bank(fs, &b); /* else the bank is opened later, with the first file */
 	setenv("SHEAF_BANK", "off", 1);
 	return fs;
 }
@@ -293,6 +295,46 @@ static void a_client_sees_its_own_writes_and_those_of_lock_holders(void)
 	CHECK_EQ(byte, '?');
 	CHECK_EQ(sheaf_close(w), 0);
 	CHECK_EQ(sheaf_close(r), 0);
+	sheaf_disconnect(a);
+}
+
+/* Old opens of a file see no older bytes than new ones do: a mount keeps pages for all of them. */
+static void opens_of_a_file_leave_the_bank_together(void)
+{
+	struct sheaf *a = banked_client("always");
+	struct sheaf_file *old, *w, *new;
+	struct stat st;
+	char byte;
+
+	for (int way = 0; way < 2; way++) {
+		make_synced("/together", BYTES, 11);
+		fill(a, "/together", BYTES, 11);
+		old = open_file(a, "/together", O_RDONLY);
+		w = open_file(writer, "/together", O_WRONLY);
+		CHECK_EQ(sheaf_pwrite(w, "!", 1, 10), 1);
+		CHECK_EQ(sheaf_close(w), 0);
+		new = way ? open_file(a, "/together", O_RDONLY) : NULL;
+		if (!way)
+			CHECK_EQ(sheaf_stat(a, "/together", &st), 0);
+		CHECK_EQ(sheaf_pread(old, &byte, 1, 10), 1);
+		CHECK_EQ(byte, '!');
+		CHECK_EQ(sheaf_close(old), 0);
+		if (new)
+			CHECK_EQ(sheaf_close(new), 0);
+	}
+	sheaf_disconnect(a);
+}
+
+static void a_daemon_that_is_not_there_makes_no_read_wait(void)
+{
+	struct sheaf *a = banked_client("always");
+
+	make_synced("/half", BYTES, 12);
+	fill(a, "/half", BYTES, 12);
+	daemon_kill(0);
+	check_reads(a, "/half", BYTES, 12, 200);
+	CHECK_EQ(counts_of(a).waits, 0);
+	daemon_start(0);
 	sheaf_disconnect(a);
 }
 
@@ -481,6 +523,8 @@ int main(int argc, char **argv)
 		TEST(lists_and_ends_of_files_are_read),
 		TEST(no_open_sees_an_older_state),
 		TEST(a_client_sees_its_own_writes_and_those_of_lock_holders),
+		TEST(opens_of_a_file_leave_the_bank_together),
+		TEST(a_daemon_that_is_not_there_makes_no_read_wait),
 		TEST(a_file_with_a_writer_is_not_asked_for),
 		TEST(bad_values_are_misses),
 		TEST(daemons_that_die_or_stop_change_no_result),
