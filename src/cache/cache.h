@@ -72,8 +72,8 @@ struct bank_call {
 struct bank_call *bank_call_new(struct bank *b, const struct bank_state *s, size_t n);
 void bank_call_free(struct bank_call *c); /* c may be NULL */
 void bank_add_block(struct bank_call *c, uint64_t index); /* behind the others */
-/* Fills the blocks that the bank has, and asks for the ticket if some are missing. Holds q. The call
- * is lent until q goes on; if that took too long, *owner is NULL then. */
+/* Fills the blocks that the bank has, and asks for the ticket if some are missing. Holds q. The
+ * call is lent until q goes on; if that took too long, *owner is NULL then. */
 void bank_find(struct bank_call **owner, struct req *q);
 /* Stores the blocks that are not found. Nothing waits for it: takes the call. */
 void bank_store(struct bank_call *c);

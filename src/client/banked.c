@@ -1,7 +1,7 @@
 /* Reads through the cache bank (cache/cache.h): of files that had no writer when they were opened.
  *
  *   FIND -> FOUND				all was found
- *   FIND -> FOUND -> FETCHED -> CHECKED	fetches what is missing, with the ticket, and stores it
+ *   FIND -> FOUND -> FETCHED -> CHECKED	with the ticket: fetches and stores the rest
  *   FIND -> FOUND -> (pause) -> FIND		another client fills
  *   FIND -> FOUND -> PLAIN			the servers are asked as if there were no bank
  *
