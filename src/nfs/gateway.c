@@ -155,9 +155,9 @@ static int listen_at(struct gateway *g, const char *address)
 	if (getaddrinfo(host, port, &hints, &found))
 		return -EADDRNOTAVAIL;
 	for (struct addrinfo *a = found; a && r; a = a->ai_next) {
-		r = tcp_listen(g, a->ai_addr, a->ai_addrlen);
+		r = rpc_tcp_listen(g, a->ai_addr, a->ai_addrlen);
 		if (!r)
-			r = udp_listen(g, a->ai_addr, a->ai_addrlen);
+			r = rpc_udp_listen(g, a->ai_addr, a->ai_addrlen);
 		if (!r)
 			portmap_start(g, a->ai_addr, a->ai_addrlen);
 	}

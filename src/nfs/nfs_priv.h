@@ -216,12 +216,12 @@ void *call_alloc(struct nfs_call *c, size_t n); /* of the call's arena; or NULL 
 
 /* ---- rpc_tcp.c, rpc_udp.c ---- */
 
-int tcp_listen(struct gateway *g, const struct sockaddr *a, socklen_t len);
+int rpc_tcp_listen(struct gateway *g, const struct sockaddr *a, socklen_t len);
 void tcp_flush_all(struct gateway *g);
 void tcp_resume_all(struct gateway *g); /* connections that wait for memory */
 void tcp_sweep(struct gateway *g, uint64_t now); /* closes stuck ones */
 void tcp_end(struct gateway *g);
-int udp_listen(struct gateway *g, const struct sockaddr *a, socklen_t len);
+int rpc_udp_listen(struct gateway *g, const struct sockaddr *a, socklen_t len);
 /* IPv4 addresses become mapped ones. */
 void origin_of(const struct sockaddr_storage *a, struct origin *o, uint16_t *port);
 

@@ -101,8 +101,8 @@ void portmap_start(struct gateway *g, const struct sockaddr *a, socklen_t len)
 		((struct sockaddr_in6 *)&at)->sin6_port = htons(PORTMAP_PORT);
 	else
 		((struct sockaddr_in *)&at)->sin_port = htons(PORTMAP_PORT);
-	if (udp_listen(g, (struct sockaddr *)&at, len) == 0 &&
-	    tcp_listen(g, (struct sockaddr *)&at, len) == 0)
+	if (rpc_udp_listen(g, (struct sockaddr *)&at, len) == 0 &&
+	    rpc_tcp_listen(g, (struct sockaddr *)&at, len) == 0)
 		return;
 	if (nfs_task_start(g, register_all, g))
 		log_warn("nfs", "no task to register at the portmapper");

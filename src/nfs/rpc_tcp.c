@@ -435,7 +435,7 @@ static int listener_start(struct gateway *g, int fd)
 	return r;
 }
 
-int tcp_listen(struct gateway *g, const struct sockaddr *a, socklen_t len)
+int rpc_tcp_listen(struct gateway *g, const struct sockaddr *a, socklen_t len)
 {
 	int fd = socket(a->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	int one = 1, zero = 0, r;

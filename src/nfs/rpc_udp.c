@@ -72,7 +72,7 @@ struct listener {
 	struct list link;
 };
 
-int udp_listen(struct gateway *g, const struct sockaddr *a, socklen_t len)
+int rpc_udp_listen(struct gateway *g, const struct sockaddr *a, socklen_t len)
 {
 	int fd = socket(a->sa_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), zero = 0, r;
 	struct listener *l = calloc(1, sizeof(*l));
