@@ -158,7 +158,7 @@ static int listen_at(struct gateway *g, const char *address)
 		r = rpc_tcp_listen(g, a->ai_addr, a->ai_addrlen);
 		if (!r)
 			r = rpc_udp_listen(g, a->ai_addr, a->ai_addrlen);
-		if (!r)
+		if (!r && !g->no_portmap)
 			portmap_start(g, a->ai_addr, a->ai_addrlen);
 	}
 	freeaddrinfo(found);

@@ -81,6 +81,7 @@ struct gateway {
 	struct conf *conf; /* that of `conf_now` */
 	struct nfs_conf *conf_now;
 	uint16_t port;
+	bool no_portmap; /* clients are given the port */
 	uint64_t fsid;
 	struct mac_key *handle_key;
 	int epoll;

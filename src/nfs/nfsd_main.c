@@ -17,7 +17,7 @@
 
 static const char usage[] =
 	"usage: sheaf-nfsd [--conf FILE] [--address HOST:PORT] [--log FILE]\n"
-	"                  [--log-level error|warn|info|debug] [--notify-fd N]\n"
+	"                  [--log-level error|warn|info|debug] [--notify-fd N] [--no-portmap]\n"
 	"Serves the exports of the cluster file to NFSv3 clients until SIGTERM; SIGHUP reads them again.\n"
 	"'sheaf nfs start' runs this in the background.\n";
 
@@ -25,6 +25,7 @@ struct nfsd_opts {
 	const char *conf, *address, *log;
 	enum log_level level;
 	int notify; /* or -1 */
+	bool no_portmap;
 };
 
 static struct gateway gateway;
@@ -33,13 +34,10 @@ static struct gateway gateway;
 static int parse(int argc, char **argv, struct nfsd_opts *o)
 {
 	static const struct option table[] = {
-		{ "conf", 1, NULL, 'c' },
-		{ "address", 1, NULL, 'a' },
-		{ "log", 1, NULL, 'l' },
-		{ "help", 0, NULL, 'h' },
-		{ "log-level", 1, NULL, 'v' },
-		{ "notify-fd", 1, NULL, 'n' },
-		{ 0 },
+		{ "conf", 1, NULL, 'c' },	{ "address", 1, NULL, 'a' },
+		{ "log", 1, NULL, 'l' },	{ "help", 0, NULL, 'h' },
+		{ "log-level", 1, NULL, 'v' },	{ "notify-fd", 1, NULL, 'n' },
+		{ "no-portmap", 0, NULL, 'p' }, { 0 },
 	};
 	static const char *const levels[] = { "error", "warn", "info", "debug" };
 	int k;
@@ -57,6 +55,8 @@ static int parse(int argc, char **argv, struct nfsd_opts *o)
 			o->log = optarg;
 		else if (k == 'n')
 			o->notify = atoi(optarg);
+		else if (k == 'p')
+			o->no_portmap = true;
 		else if (k != 'v')
 			return 2;
 		for (size_t i = 0; k == 'v' && i < ARRAY_LEN(levels); i++)
@@ -157,6 +157,7 @@ static int load(struct gateway *g, struct nfsd_opts *o)
 	if (strncmp(path, "local:", 6) == 0)
 		return failed(o, "%s is inside one process; a gateway needs servers", path);
 	g->conf_path = path;
+	g->no_portmap = o->no_portmap;
 	if (conf_load(path, &c, err, sizeof(err)))
 		return failed(o, "%s", err);
 	if (gateway_use(g, c))
