@@ -21,7 +21,7 @@ ALLOWED = {  # folder -> what it may include beside itself and base
     "embed": "client server core include",
     "nfs": "include net xdr core",
     "mount": "include", "mpiio": "include", "ckpt": "include",
-    "cli": "include", "bench": "cli include", "check": "cli include", "explain": "cli sieve include",
+    "cli": "include", "nfsc": "xdr", "bench": "cli include nfsc", "check": "cli include", "explain": "cli sieve include",
     "commands": "cli bench check explain include",
     "cmd": None,  # anything
 }

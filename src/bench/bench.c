@@ -36,7 +36,8 @@ const struct bench_kind *const bench_kinds[] = {
 	&bench_net,	     &bench_contig,   &bench_latency,	  &bench_meta,
 	&bench_lists,	     &bench_transfer, &bench_blockcolumn, &bench_tile,
 	&bench_wan,	     &bench_incast,   &bench_bank,	  &bench_common,
-	&bench_registration, &bench_mount,    &bench_mpi,	  NULL
+	&bench_registration, &bench_mount,    &bench_mpi,	  &bench_nfs,
+	NULL,
 };
 
 static void progress(struct bench *b, const char *what, int round)
@@ -447,7 +448,7 @@ static int run_bench(struct cli *c)
 	if (!only && (!name || strcmp(name, "all") != 0))
 		return cli_usage(
 			c,
-			"%s%s: there are net, contig, latency, meta, lists, transfer, blockcolumn, tile, wan, incast, common, registration, mount, mpi and all",
+			"%s%s: there are net, contig, latency, meta, lists, transfer, blockcolumn, tile, wan, incast, common, registration, mount, mpi, nfs and all",
 			name ? "no benchmark " : "which benchmark", name ? name : "");
 	b = calloc(1, sizeof(*b));
 	if (!b)
@@ -475,7 +476,7 @@ static int run_bench(struct cli *c)
 const struct cli_command cmd_bench = {
 	.name = "bench",
 	.usage =
-		"net|contig|latency|meta|lists|transfer|blockcolumn|tile|wan|incast|common|registration|mount|mpi|all\n"
+		"net|contig|latency|meta|lists|transfer|blockcolumn|tile|wan|incast|common|registration|mount|mpi|nfs|all\n"
 		"                   [--dir DIR] [--servers N] [--meta N] [--clients LIST]\n"
 		"                   [--sizes LIST] [--rounds N] [--mover NAME] [--mpi NAME] [--long]\n"
 		"                   [--hosts] [--rate RATE] [--delay TIME] [--json] [--report DIR]",

@@ -30,7 +30,7 @@
 /* Of all benchmarks together, with the longest list of client counts; cases: of one benchmark. */
 #define BENCH_MAX_ROWS 4096
 #define BENCH_MAX_CASES 2048
-#define BENCH_MAX_BARS 128
+#define BENCH_MAX_BARS 256
 #define BENCH_MAX_PLOTS 64
 
 struct bench;
@@ -282,6 +282,8 @@ struct bench_place {
 
 /* Starts temporary servers in dir, or uses the cluster file's. CLI_OK, or status and message. */
 int bench_place_open(struct bench *b, const char *dir, uint32_t servers);
+/* The first of n consecutive TCP ports that are free in this network namespace, or 0. */
+uint32_t bench_find_ports(uint32_t n);
 int bench_place_connect(struct bench *b); /* makes the scratch directory; call after all forks */
 void bench_place_close(struct bench *b); /* removes everything; may be called at any time */
 /* Switches sieving by temporary servers on or off. 0, or -errno after a message. */
@@ -487,7 +489,7 @@ struct bench_kind {
 };
 extern const struct bench_kind bench_net, bench_contig, bench_latency, bench_meta, bench_lists,
 	bench_transfer, bench_blockcolumn, bench_tile, bench_wan, bench_incast, bench_bank,
-	bench_common, bench_registration, bench_mount, bench_mpi;
+	bench_common, bench_registration, bench_mount, bench_mpi, bench_nfs;
 extern const struct bench_kind *const bench_kinds[]; /* NULL ends it */
 
 struct bench {

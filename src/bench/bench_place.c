@@ -60,8 +60,7 @@ static bool port_is_free(int port)
 	return ok;
 }
 
-/* The first of n consecutive free ports, or 0. */
-static uint32_t find_ports(uint32_t n)
+uint32_t bench_find_ports(uint32_t n)
 {
 	for (int tries = 0; tries < 1000; tries++) {
 		uint32_t base, k = 0;
@@ -135,7 +134,7 @@ static int make_own(struct bench *b, uint32_t servers, char *why, size_t n)
 	struct sheaf_init o = { .size = sizeof(o),
 				.servers = servers,
 				.metas = MIN((uint32_t)b->metas, servers),
-				.port = find_ports(servers),
+				.port = bench_find_ports(servers),
 				.stripe_unit = BENCH_UNIT };
 	int r = sheaf_init(p->dir, &o);
 

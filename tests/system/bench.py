@@ -38,6 +38,11 @@ MOUNT = {"mount_read1": 0.7, "mount_read4": 0.7, "mount_write1": 0.5, "mount_wri
 MPI = {"mpi_tile_write_vs_mount": 5, "mpi_tile_read_vs_mount": 5, "mpi_contig_write_vs_local": 0.25,
        "mpi_contig_read_vs_local": 0.25, "mpi_contig_write_vs_mount": 0.9, "mpi_contig_read_vs_mount": 0.9,
        "mpi_bt_twophase": 1.6, "mpi_bt_multiple": 5}
+NFS = {f"nfs_{what}{n}_vs_{side}": need for n in (1, 4) for side, needs in (
+           ("mount", {"getattr": 2, "lookup": 2, "create": 2, "read4k": 2, "read": 1.5, "write": 1.5}),
+           ("local", {"getattr": 0.7, "lookup": 0.7, "create": 1, "read": 0.6, "write": 0.8}))
+       for what, need in needs.items()}
+NFS_MEMORY = {"nfs_memory": 96}  # the memory of calls, and 32 MiB
 NAMES = {"create_requests": 1, "open_read_requests": 2, "listed": 200000, "stat_p99": 3}
 MEMORY = {"meta": {**NAMES, "stat4": 0.33, "create4": 0.15, "create4_one_directory": 0.15},
           "blockcolumn": {**BLOCKCOLUMN, "blockcolumn_stream": 0.3}}
@@ -47,8 +52,11 @@ DISK = {"meta": {**NAMES, "durable_create4": 0.8, "durable_create16": 1.3},
 AT_MOST = {"net_ping", "read_1B_1", "read_1B_4", "read_128x2K", "open_read_requests", "stat_p99",
            "mount_compile", "list_128x2k", "list_128x128", "list_1024x64", "transfer_choice", "typed_first", "typed_request",
            "blockcolumn_accesses", "wan_latency_1ms", "registration_holes", "registration_holes_failed",
-           "registration_overhead"}
+           "registration_overhead", "nfs_memory"}
 EXACT = {"requests_per_server", "create_requests", "registration_groups", "registration_cached"}
+
+
+PROGRAMS = (b"sheafd", b"sheaf-mount", b"passthrough", b"sheaf-nfsd", b"ganesha.nfsd")
 
 
 def check(ok, what):
@@ -71,7 +79,7 @@ def servers_of(folder):
                 line = f.read().split(b"\0")
         except OSError:
             continue
-        if os.path.basename(line[0]) in (b"sheafd", b"sheaf-mount", b"passthrough") and any(folder.encode() in a for a in line):
+        if os.path.basename(line[0]) in PROGRAMS and any(folder.encode() in a for a in line):
             found.append(int(pid))
     return found
 
@@ -339,6 +347,29 @@ def mpi(folder):
     print("mpi")
 
 
+def nfs(folder):
+    """Without NFS-Ganesha the gateway is measured alone, and the message says what to install."""
+    p = sheaf("bench", "nfs", status=1)
+    check(p.stderr.startswith("sheaf bench: nfs: it needs --dir"), p.stderr)
+    p = sheaf("bench", "nfs", "--dir", folder, "--servers", "2", "--rounds", "1", "--json")
+    alone = "compared with nothing" in p.stderr
+    check(not alone or "apt install" in p.stderr or "/dev/fuse" in p.stderr or os.geteuid(), p.stderr)
+    d = json.loads(p.stdout)
+    check_rows(d)
+    check_bars(d, NFS_MEMORY if alone else {**NFS, **NFS_MEMORY})
+    rows = {(r["case"], r.get("clients")) for r in d["rows"]}
+    for side in ("gateway",) if alone else ("gateway", "ganesha on mount", "ganesha local"):
+        for case in ("getattr", "lookup", "create", "remove", "random read", "read", "write"):
+            check({(f"{side}: {case}", 1), (f"{side}: {case}", 4)} <= rows, f"no row for {side}: {case}: {rows}")
+    nothing_left(folder)
+
+    def gateway_runs():
+        return len(servers_of(os.path.realpath(folder))) > 2
+
+    interrupt("nfs", folder, signal.SIGINT, gateway_runs, 0.5, "--servers", "2")
+    print("nfs, alone" if alone else "nfs")
+
+
 def links():
     with open("/proc/net/dev", encoding="utf-8") as f:
         return [line.split(":")[0] for line in f if ":" in line]
@@ -403,5 +434,6 @@ report("place")
 interrupted("place")
 mount("place")
 mpi("place")
+nfs("place")
 hosts("place")
 running_file_system()
