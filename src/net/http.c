@@ -1,16 +1,19 @@
 /* An endpoint for GET /metrics by libmicrohttpd. The loop drives it (its epoll descriptor is one
- * more source), so it needs no thread and no lock. The simulation has none. */
+ * more source), or the thread that has opened it; so it needs no thread and no lock. The simulation
+ * has none. */
 #include <arpa/inet.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/base.h"
+#include "core/core.h"
 #include "net/http.h"
 
+#define MAX_WAIT_MS 60000
+
 struct http {
-	struct loop *loop;
+	struct loop *loop; /* or NULL */
 	http_text *text;
 	void *arg;
 	struct MHD_Daemon *daemon;
@@ -47,14 +50,21 @@ static enum MHD_Result answer(void *arg, struct MHD_Connection *c, const char *u
 	return done;
 }
 
-static void run(struct http *h)
+int http_run(struct http *h)
 {
-	struct loop *l = h->loop;
 	MHD_UNSIGNED_LONG_LONG ms;
 
 	MHD_run(h->daemon);
-	if (MHD_get_timeout(h->daemon, &ms) == MHD_YES)
-		timer_set(l, &h->timer, l->now + (ms + 1) * NSEC_PER_MSEC);
+	return MHD_get_timeout(h->daemon, &ms) == MHD_YES ? (int)MIN(ms, MAX_WAIT_MS) : -1;
+}
+
+static void run(struct http *h)
+{
+	struct loop *l = h->loop;
+	int ms = http_run(h);
+
+	if (ms >= 0)
+		timer_set(l, &h->timer, l->now + ((uint64_t)ms + 1) * NSEC_PER_MSEC);
 	else
 		timer_del(l, &h->timer);
 }
@@ -86,14 +96,14 @@ static struct MHD_Daemon *listen_on(struct http *h, const char *address)
 				MHD_OPTION_END);
 }
 
-int http_start(struct loop *l, const char *address, http_text *text, void *arg, struct http **out)
+int http_open(const char *address, http_text *text, void *arg, struct http **out)
 {
 	struct http *h = calloc(1, sizeof(*h));
 	const union MHD_DaemonInfo *i;
 
 	if (!h)
 		return -ENOMEM;
-	*h = (struct http){ .loop = l, .text = text, .arg = arg };
+	*h = (struct http){ .text = text, .arg = arg };
 	h->daemon = listen_on(h, address);
 	i = h->daemon ? MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD) : NULL;
 	if (!i) {
@@ -105,18 +115,36 @@ int http_start(struct loop *l, const char *address, http_text *text, void *arg, 
 	h->source = (struct source){ .fd = i->epoll_fd, .ready = ready };
 	h->timer.fire = late;
 	*out = h;
+	return 0;
+}
+
+int http_fd(const struct http *h)
+{
+	return h->source.fd;
+}
+
+int http_start(struct loop *l, const char *address, http_text *text, void *arg, struct http **out)
+{
+	struct http *h;
+	int r = http_open(address, text, arg, &h);
+
+	if (r)
+		return r;
+	h->loop = l;
+	*out = h;
 	return l->env->sock->watch(l->env, l, &h->source, EV_IN);
 }
 
 void http_stop(struct http *h)
 {
-	struct env *e;
+	struct env *e = h && h->loop ? h->loop->env : NULL;
 
 	if (!h)
 		return;
-	e = h->loop->env;
-	e->sock->watch(e, h->loop, &h->source, 0);
-	timer_del(h->loop, &h->timer);
+	if (e) {
+		e->sock->watch(e, h->loop, &h->source, 0);
+		timer_del(h->loop, &h->timer);
+	}
 	MHD_stop_daemon(h->daemon);
 	free(h);
 }
