@@ -5,12 +5,18 @@
 
 #include "nfs/nfs_priv.h"
 
-static bool is_served(const struct wire_portmap_entry *e)
+static const uint32_t protocols[] = { IPPROTO_TCP, IPPROTO_UDP };
+
+/* NFS itself is served over TCP only: its replies do not fit into datagrams. */
+static bool is_served(const struct rpc_program *p, uint32_t protocol)
 {
-	for (size_t i = 0; rpc_programs[i]; i++)
-		if (rpc_programs[i]->number == e->program && rpc_programs[i]->version == e->version)
-			return e->protocol == IPPROTO_TCP || e->protocol == IPPROTO_UDP;
-	return false;
+	return protocol == IPPROTO_TCP || (protocol == IPPROTO_UDP && p->number != NFS3_PROGRAM);
+}
+
+static struct wire_portmap_entry entry_of(const struct gateway *g, const struct rpc_program *p,
+					  uint32_t protocol)
+{
+	return (struct wire_portmap_entry){ p->number, p->version, protocol, g->port };
 }
 
 static void portmap_getport(struct nfs_call *c)
@@ -18,21 +24,24 @@ static void portmap_getport(struct nfs_call *c)
 	const struct wire_portmap_entry *a = c->args;
 	struct wire_portmap_port *r = c->res;
 
-	r->port = is_served(a) ? c->g->port : 0;
+	r->port = 0;
+	for (size_t i = 0; rpc_programs[i]; i++)
+		if (rpc_programs[i]->number == a->program &&
+		    rpc_programs[i]->version == a->version &&
+		    is_served(rpc_programs[i], a->protocol))
+			r->port = c->g->port;
 }
 
 static void portmap_dump(struct nfs_call *c)
 {
-	static const uint32_t protocols[] = { IPPROTO_TCP, IPPROTO_UDP };
 	struct wire_portmap_list *r = c->res;
 
 	r->entries = call_alloc(c, 2 * PROGRAMS_MAX * sizeof(*r->entries));
 	for (size_t i = 0; r->entries && rpc_programs[i]; i++)
 		for (size_t k = 0; k < ARRAY_LEN(protocols); k++)
-			r->entries[r->n_entries++] =
-				(struct wire_portmap_entry){ rpc_programs[i]->number,
-							     rpc_programs[i]->version, protocols[k],
-							     c->g->port };
+			if (is_served(rpc_programs[i], protocols[k]))
+				r->entries[r->n_entries++] =
+					entry_of(c->g, rpc_programs[i], protocols[k]);
 }
 
 static const struct rpc_proc procs[] = {
@@ -69,24 +78,31 @@ static int set_one(struct gateway *g, uint32_t procedure, const struct wire_port
 	return e2 ? e2 : r.done ? 0 : -EPERM;
 }
 
+/* Removes what an earlier gateway has registered, which PORTMAP_UNSET does for all protocols at
+ * once, and registers the program. */
+static int register_one(struct gateway *g, const struct rpc_program *p)
+{
+	struct wire_portmap_entry e = entry_of(g, p, IPPROTO_TCP);
+	int r = 0;
+
+	set_one(g, PORTMAP_UNSET, &e);
+	for (size_t k = 0; k < ARRAY_LEN(protocols) && !r; k++) {
+		e = entry_of(g, p, protocols[k]);
+		if (is_served(p, protocols[k]))
+			r = set_one(g, PORTMAP_SET, &e);
+	}
+	return r;
+}
+
 /* On a task. */
 static void register_all(void *arg)
 {
-	static const uint32_t protocols[] = { IPPROTO_TCP, IPPROTO_UDP };
 	struct gateway *g = arg;
 	int r = 0;
 
 	for (size_t i = 0; rpc_programs[i] && !r; i++)
-		for (size_t k = 0; k < ARRAY_LEN(protocols) && !r; k++) {
-			struct wire_portmap_entry e = { rpc_programs[i]->number,
-							rpc_programs[i]->version, protocols[k],
-							g->port };
-
-			if (e.program == PORTMAP_PROGRAM)
-				continue;
-			set_one(g, PORTMAP_UNSET, &e); /* of an earlier gateway */
-			r = set_one(g, PORTMAP_SET, &e);
-		}
+		if (rpc_programs[i] != &portmap_program)
+			r = register_one(g, rpc_programs[i]);
 	if (r)
 		log_info("nfs", "no portmapper has this gateway (%s): clients give the ports",
 			 error_text(r));
