@@ -4,6 +4,7 @@
 #include "nfs/nfs_priv.h"
 
 #define PRIVILEGED_PORTS 1024 /* only root of a client may use those below */
+#define NO_ID UINT32_MAX /* no user or group has this number: chown(2) */
 
 const struct conf_export *export_by_name(const struct conf *c, const char *name, size_t len)
 {
@@ -29,14 +30,19 @@ bool exports_admit(const struct conf *c, const struct origin *from)
 	return false;
 }
 
+static void become_anonymous(struct nfs_call *c, const struct conf_export *e)
+{
+	c->uid = e->anon_uid;
+	c->gid = e->anon_gid;
+	c->n_gids = 0;
+}
+
 static void squash(struct nfs_call *c, const struct conf_export *e)
 {
 	if (e->squash == SQUASH_NONE)
 		return;
 	if (e->squash == SQUASH_ALL || c->uid == 0) {
-		c->uid = e->anon_uid;
-		c->gid = e->anon_gid;
-		c->n_gids = 0;
+		become_anonymous(c, e);
 		return;
 	}
 	if (c->gid == 0)
@@ -54,10 +60,10 @@ uint32_t export_enter(struct nfs_call *c, const struct conf_export *e)
 		return NFS3_EACCES;
 	if (!e->insecure && c->port >= PRIVILEGED_PORTS)
 		return NFS3_EPERM;
-	if (c->head.credential.flavor == AUTH_NONE) {
-		c->uid = e->anon_uid;
+	if (c->head.credential.flavor == AUTH_NONE || c->uid == NO_ID)
+		become_anonymous(c, e);
+	if (c->gid == NO_ID)
 		c->gid = e->anon_gid;
-	}
 	if (e->manage_gids)
 		groups_look_up(c);
 	squash(c, e);

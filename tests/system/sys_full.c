@@ -3,53 +3,9 @@
 #include <sched.h>
 #include <sys/mount.h>
 
-#include "cluster.h"
+#include "small_disk.h"
 
 #define CHUNK (256 << 10)
-
-static char mounted[CLUSTER_PATH]; /* empty: nothing is mounted */
-
-/* A failed test leaves its servers to cluster_clean(), which runs later. */
-static void unmount(int status, void *arg)
-{
-	(void)status, (void)arg;
-	if (mounted[0])
-		umount2(mounted, MNT_DETACH);
-}
-
-/* Moves the storage of server i to a tmpfs of this size. */
-static void move_to_tmpfs(struct cluster *c, int i, const char *size)
-{
-	char mnt[CLUSTER_PATH], opts[64], cmd[3 * CLUSTER_PATH], old[64], new[64];
-
-	snprintf(mnt, sizeof(mnt), "%s/small%d", c->dir, i);
-	snprintf(opts, sizeof(opts), "size=%s", size);
-	CHECK_EQ(mkdir(mnt, 0700), 0);
-	CHECK_EQ(mount("tmpfs", mnt, "tmpfs", 0, opts), 0);
-	snprintf(mounted, sizeof(mounted), "%s", mnt);
-	CHECK_EQ(on_exit(unmount, NULL), 0);
-	snprintf(cmd, sizeof(cmd), "cp -a '%s/server%d/.' '%s/'", c->dir, i, mnt);
-	CHECK_EQ(system(cmd), 0);
-	snprintf(old, sizeof(old), "storage = server%d\n", i);
-	snprintf(new, sizeof(new), "storage = small%d\n", i);
-	edit_file(c->conf, old, new);
-}
-
-static void make(struct cluster *c, int full, const char *size)
-{
-	cluster_create(c, &(struct cluster_opts){ .servers = 2 });
-	edit_file(c->conf, "roles = meta data\n", "roles = meta\n"); /* server 0 */
-	edit_file(c->conf, "roles = meta data\n", "roles = data\n"); /* server 1 */
-	move_to_tmpfs(c, full, size);
-	cluster_start(c);
-}
-
-static void unmake(struct cluster *c)
-{
-	cluster_stop(c);
-	CHECK_EQ(umount(mounted), 0);
-	mounted[0] = 0;
-}
 
 /* Writes pattern bytes until the disk is full; returns how many were acknowledged. */
 static uint64_t fill(struct sheaf_file *f)
@@ -108,7 +64,7 @@ static void a_full_data_disk_refuses_and_recovers(void)
 	uint64_t acked;
 	uint32_t pid;
 
-	make(&c, 1, "8m");
+	small_disk_start(&c, 1, "8m");
 	fs = client_connect(c.conf);
 	make_file(fs, "/early", 1 << 20, 1);
 	a = open_file(fs, "/early", O_RDWR);
@@ -128,7 +84,7 @@ static void a_full_data_disk_refuses_and_recovers(void)
 	check_pattern(a, 1 << 20, 1);
 	CHECK_EQ(sheaf_close(a), 0);
 	sheaf_disconnect(fs);
-	unmake(&c);
+	small_disk_stop(&c);
 }
 
 /* -ENOSPC would be wrong while the room of removed files is not free yet: no write after an unlink
@@ -140,7 +96,7 @@ static void removed_files_give_their_room_to_the_next_write(void)
 	struct sheaf *fs;
 	struct stat st;
 
-	make(&c, 1, "8m");
+	small_disk_start(&c, 1, "8m");
 	fs = client_connect(c.conf);
 	for (int i = 0; i < 10; i++) {
 		f = open_file(fs, "/big", O_CREAT | O_RDWR);
@@ -159,7 +115,7 @@ static void removed_files_give_their_room_to_the_next_write(void)
 		CHECK_EQ(sheaf_unlink(fs, "/later"), 0);
 	}
 	sheaf_disconnect(fs);
-	unmake(&c);
+	small_disk_stop(&c);
 }
 
 /* An unlinked file that is open frees no room: the error comes without waiting for that. */
@@ -171,7 +127,7 @@ static void a_full_disk_without_removals_refuses_at_once(void)
 	struct sheaf *fs;
 	double began;
 
-	make(&c, 1, "8m");
+	small_disk_start(&c, 1, "8m");
 	fs = client_connect(c.conf);
 	f = open_file(fs, "/big", O_CREAT | O_RDWR);
 	fill(f);
@@ -183,7 +139,7 @@ static void a_full_disk_without_removals_refuses_at_once(void)
 	CHECK(now_s() - began < 25); /* ten waits for removals would take 50 s */
 	CHECK_EQ(sheaf_close(f), 0);
 	sheaf_disconnect(fs);
-	unmake(&c);
+	small_disk_stop(&c);
 }
 
 static void truncate_frees_a_full_disk(void)
@@ -193,7 +149,7 @@ static void truncate_frees_a_full_disk(void)
 	struct sheaf_file *f;
 	uint64_t acked;
 
-	make(&c, 1, "8m");
+	small_disk_start(&c, 1, "8m");
 	fs = client_connect(c.conf);
 	f = open_file(fs, "/big", O_CREAT | O_RDWR);
 	acked = fill(f);
@@ -203,7 +159,7 @@ static void truncate_frees_a_full_disk(void)
 	CHECK(acked > 100000);
 	CHECK_EQ(sheaf_close(f), 0);
 	sheaf_disconnect(fs);
-	unmake(&c);
+	small_disk_stop(&c);
 }
 
 /* Allocated room can be written when the disk is full; allocating more than there is fails. */
@@ -215,7 +171,7 @@ static void allocated_room_stays_on_a_full_disk(void)
 	struct sheaf_file *f, *g;
 	struct stat st;
 
-	make(&c, 1, "8m");
+	small_disk_start(&c, 1, "8m");
 	fs = client_connect(c.conf);
 	f = open_file(fs, "/kept", O_CREAT | O_RDWR);
 	CHECK_EQ(sheaf_fallocate(f, FALLOC_FL_KEEP_SIZE, 0, sizeof(b)), 0);
@@ -233,7 +189,7 @@ static void allocated_room_stays_on_a_full_disk(void)
 	CHECK_EQ(sheaf_fallocate(g, 0, 64 << 20, sizeof(b) / 2), 0); /* the punched room is free */
 	CHECK_EQ(sheaf_close(f) | sheaf_close(g), 0);
 	sheaf_disconnect(fs);
-	unmake(&c);
+	small_disk_stop(&c);
 }
 
 /* A server whose disk is full can be stopped, killed and started like any other. */
@@ -244,7 +200,7 @@ static void a_server_with_a_full_disk_restarts(void)
 	struct sheaf_file *f;
 	uint64_t acked;
 
-	make(&c, 1, "8m");
+	small_disk_start(&c, 1, "8m");
 	fs = client_connect(c.conf);
 	f = open_file(fs, "/big", O_CREAT | O_RDWR);
 	acked = fill(f);
@@ -259,7 +215,7 @@ static void a_server_with_a_full_disk_restarts(void)
 	CHECK_EQ(sheaf_unlink(fs, "/big"), 0);
 	CHECK(WITHIN(PATIENCE_S, fits(fs, "/later")));
 	sheaf_disconnect(fs);
-	unmake(&c);
+	small_disk_stop(&c);
 }
 
 static void fill_with_names(const char *size)
@@ -271,7 +227,7 @@ static void fill_with_names(const char *size)
 	uint32_t pid;
 	int n = 0, r = 0;
 
-	make(&c, 0, size);
+	small_disk_start(&c, 0, size);
 	fs = client_connect(c.conf);
 	make_file(fs, "/early", 1 << 20, 1);
 	pid = server_status(fs, 0).pid;
@@ -304,7 +260,7 @@ static void fill_with_names(const char *size)
 		CHECK_EQ(sheaf_mkdir(fs, path, 0755), 0);
 	}
 	sheaf_disconnect(fs);
-	unmake(&c);
+	small_disk_stop(&c);
 }
 
 static void a_full_metadata_disk_refuses_creates(void)
@@ -327,7 +283,7 @@ static void removed_files_give_their_room_to_new_names(void)
 	char path[300];
 	int n = 0, r = 0;
 
-	make(&c, 0, "2m");
+	small_disk_start(&c, 0, "2m");
 	fs = client_connect(c.conf);
 	for (; n < 100000 && r == 0; n++) {
 		struct sheaf_file *f;
@@ -348,7 +304,7 @@ static void removed_files_give_their_room_to_new_names(void)
 		CHECK_EQ(sheaf_mkdir(fs, path, 0755), 0);
 	}
 	sheaf_disconnect(fs);
-	unmake(&c);
+	small_disk_stop(&c);
 }
 
 static void begin(void)
@@ -368,7 +324,7 @@ static void a_list_over_holes_of_a_full_disk_is_refused(void)
 	struct iovec mem[32];
 	struct sheaf *fs;
 
-	make(&c, 1, "12m");
+	small_disk_start(&c, 1, "12m");
 	fs = client_connect(c.conf);
 	f = open_file(fs, "/strided", O_RDWR | O_CREAT);
 	fill_pattern(b, sizeof(b), 1, 0);
@@ -397,7 +353,7 @@ static void a_list_over_holes_of_a_full_disk_is_refused(void)
 	}
 	CHECK_EQ(sheaf_close(f), 0);
 	sheaf_disconnect(fs);
-	unmake(&c);
+	small_disk_stop(&c);
 }
 
 SYS_MAIN(NULL, begin, NULL, TEST(a_full_data_disk_refuses_and_recovers),

@@ -626,6 +626,7 @@ static void what_is_no_call_ends_the_connection(void)
 {
 	static const uint8_t too_long[4] = { 0xff, 0xff, 0xff, 0xff };
 	static const uint8_t empty[4] = { 0, 0, 0, 0 };
+	static const uint8_t part[4 + 64 * KIB] = { 0, 1, 0, 0 };
 	static const uint8_t short_call[8] = { 0x80, 0, 0, 4, 1, 2, 3, 4 };
 
 	send_bytes(too_long, 4);
@@ -636,6 +637,10 @@ static void what_is_no_call_ends_the_connection(void)
 	is_hung_up();
 	for (int i = 0; i < 2000; i++) /* an endless record of empty fragments */
 		if (send(root.fd, empty, 4, MSG_NOSIGNAL) < 0)
+			break;
+	is_hung_up();
+	for (int i = 0; i < 100; i++) /* and of large ones */
+		if (send(root.fd, part, sizeof(part), MSG_NOSIGNAL) < 0)
 			break;
 	is_hung_up();
 }

@@ -1,0 +1,263 @@
+/* The NFS gateway and its clients when something fails: retransmissions of calls that are under way
+ * or were answered, full disks, handles of other clusters and of removed files, unknown users. */
+#include <sched.h>
+#include <sys/mount.h>
+
+#include "nfs_client.h"
+#include "small_disk.h"
+
+static const char export[] = "[export.all]\npath = /\nsquash = none\ninsecure = yes\n"
+			     "[export.groups]\npath = /\ninsecure = yes\nmanage_gids = yes\n";
+
+/* A cluster with a gateway, and a client of it. */
+struct served {
+	struct cluster c;
+	uint32_t port;
+	pid_t gateway;
+	struct nfs_client n;
+	struct nfs_handle top;
+};
+
+static void serve(struct served *s)
+{
+	nfs_exports(&s->c, export);
+	s->port = free_ports(1);
+	s->gateway = nfs_gateway_start(&s->c, s->port);
+	nfs_dial(&s->n, s->port, 0);
+	CHECK_EQ(nfs_mount(&s->n, "/all", &s->top), MOUNT_OK);
+}
+
+static void serve_new(struct served *s, uint32_t servers)
+{
+	cluster_create(&s->c, &(struct cluster_opts){ .servers = servers });
+	cluster_start(&s->c);
+	serve(s);
+}
+
+static void serve_no_more(struct served *s)
+{
+	nfs_hang_up(&s->n);
+	kill(s->gateway, SIGTERM);
+	CHECK_EQ(process_wait(s->gateway), 0);
+}
+
+/* ---- retransmissions ---- */
+
+static struct nfs_handle dir;
+
+static int encode_create(struct nfs_client *n, const char *name)
+{
+	static uint32_t mode = 0600;
+	struct wire_create3_args a = { .where = { nfs_bytes(&dir), wire_text(name) },
+				       .how.mode = CREATE3_GUARDED };
+
+	a.how.guarded.mode = &mode;
+	nfs_encode(n, NFS3_PROGRAM, NFS3_VERSION, NFS3_CREATE, XDR_ANY(xdr_wire_create3_args), &a);
+	return 0;
+}
+
+static int encode_remove(struct nfs_client *n, const char *name)
+{
+	struct wire_remove3_args a = { { nfs_bytes(&dir), wire_text(name) } };
+
+	nfs_encode(n, NFS3_PROGRAM, NFS3_VERSION, NFS3_REMOVE, XDR_ANY(xdr_wire_remove3_args), &a);
+	return 0;
+}
+
+static int encode_rename(struct nfs_client *n, const char *name)
+{
+	struct wire_rename3_args a = { { nfs_bytes(&dir), wire_text(name) },
+				       { nfs_bytes(&dir), wire_text("renamed") } };
+
+	nfs_encode(n, NFS3_PROGRAM, NFS3_VERSION, NFS3_RENAME, XDR_ANY(xdr_wire_rename3_args), &a);
+	return 0;
+}
+
+/* The status that the reply has; all of these replies begin with it. */
+static uint32_t status_of_reply(struct nfs_client *n)
+{
+	const uint8_t *at;
+	uint32_t status;
+
+	CHECK(nfs_receive(n));
+	CHECK_EQ(nfs_decode(n, NULL, NULL, &at), RPC_SUCCESS);
+	memcpy(&status, at, sizeof(status));
+	return ntohl(status);
+}
+
+/* Sends a call, breaks the connection before the reply, and sends it again over others: the answer
+ * is that of the first execution. `stopped`: the server does not execute it meanwhile. */
+static void send_again(struct served *s, int (*encode)(struct nfs_client *n, const char *name),
+		       const char *name, bool stopped)
+{
+	struct nfs_client again[3];
+	uint32_t xid;
+
+	if (stopped)
+		CHECK_EQ(kill(s->c.pid[0], SIGSTOP), 0);
+	encode(&s->n, name);
+	xid = s->n.xid;
+	nfs_send(&s->n);
+	if (!stopped)
+		CHECK_EQ(status_of_reply(&s->n), NFS3_OK);
+	nfs_hang_up(&s->n);
+	for (size_t i = 0; i < ARRAY_LEN(again); i++) {
+		nfs_dial(&again[i], s->port, 0);
+		again[i].xid = xid - 1;
+		encode(&again[i], name);
+		nfs_send(&again[i]);
+		if (!stopped)
+			CHECK_EQ(status_of_reply(&again[i]), NFS3_OK);
+		if (i + 1 < ARRAY_LEN(again))
+			nfs_hang_up(&again[i]);
+	}
+	s->n = again[ARRAY_LEN(again) - 1];
+	if (!stopped)
+		return;
+	CHECK_EQ(kill(s->c.pid[0], SIGCONT), 0);
+	CHECK_EQ(status_of_reply(&s->n), NFS3_OK);
+}
+
+static void retransmissions_over_broken_connections_are_not_executed_again(void)
+{
+	struct served s;
+	struct nfs_handle h;
+
+	serve_new(&s, 1);
+	for (int stopped = 0; stopped < 2; stopped++) {
+		dir = s.top;
+		send_again(&s, encode_create, "made", stopped);
+		CHECK_EQ(nfs_lookup(&s.n, &s.top, "made", &h), NFS3_OK);
+		send_again(&s, encode_rename, "made", stopped);
+		CHECK_EQ(nfs_lookup(&s.n, &s.top, "made", &h), NFS3_ENOENT);
+		CHECK_EQ(nfs_lookup(&s.n, &s.top, "renamed", &h), NFS3_OK);
+		send_again(&s, encode_remove, "renamed", stopped);
+		CHECK_EQ(nfs_lookup(&s.n, &s.top, "renamed", &h), NFS3_ENOENT);
+	}
+	serve_no_more(&s);
+	cluster_stop(&s.c);
+}
+
+/* ---- full disks ---- */
+
+/* Writes until the disk is full; how many bytes were written. */
+static uint64_t fill(struct nfs_client *n, const struct nfs_handle *h)
+{
+	static uint8_t b[256 * KIB];
+	uint64_t at = 0;
+	uint32_t status = NFS3_OK;
+
+	while (status == NFS3_OK && at < 64 * MIB) {
+		fill_pattern(b, sizeof(b), 1, at);
+		status = nfs_write(n, h, at, b, sizeof(b), STABLE3_NOT, NULL);
+		at += status == NFS3_OK ? sizeof(b) : 0;
+	}
+	CHECK_EQ(status, NFS3_ENOSPC);
+	return at;
+}
+
+static bool has_room(struct nfs_client *n, const struct nfs_handle *h)
+{
+	static uint8_t b[MIB];
+
+	return nfs_write(n, h, 0, b, sizeof(b), STABLE3_FILE, NULL) == NFS3_OK;
+}
+
+static void a_full_disk_is_told_and_what_was_written_stays(void)
+{
+	static uint8_t b[256 * KIB];
+	struct nfs_handle big, later;
+	struct served s;
+	uint8_t verifier[8];
+	uint64_t written;
+	uint32_t n;
+
+	small_disk_start(&s.c, 1, "8m");
+	serve(&s);
+	CHECK_EQ(nfs_create(&s.n, &s.top, "big", CREATE3_GUARDED, 0600, &big), NFS3_OK);
+	written = fill(&s.n, &big);
+	CHECK(written > 3 * MIB);
+	CHECK_EQ(nfs_commit(&s.n, &big, verifier), NFS3_OK);
+	for (uint64_t at = 0; at < written; at += n) {
+		n = sizeof(b);
+		CHECK_EQ(nfs_read(&s.n, &big, at, b, &n, NULL), NFS3_OK);
+		CHECK(n && is_pattern(b, MIN(n, written - at), 1, at));
+	}
+	CHECK_EQ(nfs_create(&s.n, &s.top, "later", CREATE3_GUARDED, 0600, &later), NFS3_OK);
+	CHECK_EQ(nfs_remove(&s.n, &s.top, "big"), NFS3_OK);
+	CHECK(WITHIN(PATIENCE_S,
+		     has_room(&s.n, &later))); /* the gateway closes the file after 3 s */
+	serve_no_more(&s);
+	small_disk_stop(&s.c);
+}
+
+/* ---- handles and users ---- */
+
+static void handles_of_removed_files_and_other_clusters_are_refused(void)
+{
+	struct served s, other;
+	struct nfs_handle h, d;
+	struct wire_attr3 a;
+	uint32_t n = 4;
+	uint8_t b[4];
+
+	serve_new(&s, 1);
+	serve_new(&other, 1);
+	CHECK_EQ(nfs_getattr(&s.n, &other.top, &a), NFS3_EBADHANDLE);
+	CHECK_EQ(nfs_create(&s.n, &s.top, "gone", CREATE3_GUARDED, 0600, &h), NFS3_OK);
+	CHECK_EQ(nfs_mkdir(&s.n, &s.top, "gone_too", &d), NFS3_OK);
+	CHECK_EQ(nfs_remove(&s.n, &s.top, "gone"), NFS3_OK);
+	CHECK_EQ(nfs_rmdir(&s.n, &s.top, "gone_too"), NFS3_OK);
+	CHECK_EQ(nfs_getattr(&s.n, &h, &a), NFS3_ESTALE);
+	CHECK_EQ(nfs_read(&s.n, &h, 0, b, &n, NULL), NFS3_ESTALE);
+	CHECK_EQ(nfs_write(&s.n, &h, 0, "data", 4, STABLE3_FILE, NULL), NFS3_ESTALE);
+	CHECK_EQ(nfs_lookup(&s.n, &d, "x", &h), NFS3_ESTALE);
+	CHECK_EQ(nfs_create(&s.n, &d, "x", CREATE3_GUARDED, 0600, &h), NFS3_ESTALE);
+	serve_no_more(&s);
+	serve_no_more(&other);
+	cluster_stop(&s.c);
+	cluster_stop(&other.c);
+}
+
+/* The host of the gateway does not know this user, which keeps the groups that the client sent. */
+static void unknown_users_are_served(void)
+{
+	struct nfs_client stranger;
+	struct nfs_handle top, h;
+	struct served s;
+	struct wire_attr3 a;
+
+	serve_new(&s, 1);
+	CHECK_EQ(nfs_mkdir(&s.n, &s.top, "open", &h), NFS3_OK);
+	nfs_dial(&stranger, s.port, 54321);
+	CHECK_EQ(nfs_mount(&stranger, "/groups", &top), MOUNT_OK);
+	CHECK_EQ(nfs_lookup(&stranger, &top, "open", &h), NFS3_OK);
+	CHECK_EQ(nfs_create(&stranger, &h, "file", CREATE3_GUARDED, 0600, &h), NFS3_EACCES);
+	CHECK_EQ(nfs_create(&stranger, &top, "file", CREATE3_GUARDED, 0600, &h), NFS3_OK);
+	CHECK_EQ(nfs_getattr(&stranger, &h, &a), NFS3_OK);
+	CHECK(a.uid == 54321 && a.gid == 54321);
+	stranger.uid = stranger.gid = UINT32_MAX; /* no user has this number: the anonymous one */
+	CHECK_EQ(nfs_create(&stranger, &top, "none", CREATE3_GUARDED, 0600, &h), NFS3_OK);
+	CHECK_EQ(nfs_getattr(&stranger, &h, &a), NFS3_OK);
+	CHECK(a.uid == 65534 && a.gid == 65534);
+	nfs_hang_up(&stranger);
+	serve_no_more(&s);
+	cluster_stop(&s.c);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(retransmissions_over_broken_connections_are_not_executed_again),
+		TEST(handles_of_removed_files_and_other_clusters_are_refused),
+		TEST(unknown_users_are_served),
+		TEST(a_full_disk_is_told_and_what_was_written_stays),
+	};
+	size_t n = ARRAY_LEN(tests);
+
+	if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL)) {
+		printf("without small disks: this user may not mount\n");
+		n--;
+	}
+	return sys_run(NULL, NULL, NULL, tests, n, argc, argv);
+}
