@@ -333,6 +333,7 @@ struct conf_bank {
 /* [nfs]: the NFS gateways. */
 struct conf_nfs {
 	char address[CONF_ADDR_MAX]; /* HOST:PORT */
+	char metrics[CONF_ADDR_MAX]; /* HOST:PORT of its metrics, or "" */
 	uint64_t memory; /* for buffers of calls, default 64 MiB */
 };
 

@@ -421,6 +421,7 @@ static const struct conf_key bank_keys[] = {
 
 static const struct conf_key nfs_keys[] = {
 	{ "address", value_address, .offset = offsetof(struct conf_nfs, address) },
+	{ "metrics", value_address, .offset = offsetof(struct conf_nfs, metrics) },
 	{ "memory", value_size, .offset = offsetof(struct conf_nfs, memory) },
 };
 

@@ -13,7 +13,7 @@
 
 #define STOP_NS (20 * NSEC_PER_SEC)
 #define READY_MS 15000
-#define STATUS_MAX (256 * KIB)
+#define STATUS_MAX MIB
 
 enum { OPT_JSON };
 
@@ -169,23 +169,64 @@ static int print_procedures(struct cli *c, struct json_object *status)
 	return cli_table_print(&t, stdout) ? cli_error(c, "out of memory") : CLI_OK;
 }
 
-static int status_of(struct cli *c, const struct conf *conf)
+static int print_clients(struct cli *c, struct json_object *status)
+{
+	static const char *const heads[] = { "CLIENT", ">CALLS",    ">ERRORS",
+					     ">MEAN",  ">RECEIVED", ">SENT" };
+	struct json_object *all, *k, *ns;
+	struct cli_table t;
+	char mean[32];
+
+	if (!json_object_object_get_ex(status, "clients", &all) || !json_object_array_length(all))
+		return CLI_OK;
+	cli_table_init(&t, heads, ARRAY_LEN(heads));
+	for (size_t i = 0; i < json_object_array_length(all); i++) {
+		k = json_object_array_get_idx(all, i);
+		json_object_object_get_ex(k, "mean_ns", &ns);
+		cli_time(mean, sizeof(mean), (double)json_object_get_int64(ns));
+		cli_table_add(&t, "%s\t%s\t%s\t%s\t%s\t%s", text_of(k, "client"),
+			      text_of(k, "calls"), text_of(k, "errors"), mean,
+			      text_of(k, "received"), text_of(k, "sent"));
+	}
+	putchar('\n');
+	return cli_table_print(&t, stdout) ? cli_error(c, "out of memory") : CLI_OK;
+}
+
+/* Reads the status from a connection, and closes it. */
+static struct json_object *read_status(int fd)
 {
 	char *text = calloc(1, STATUS_MAX);
 	struct json_object *o = NULL;
 	size_t n = 0;
 	ssize_t r = 1;
-	pid_t pid;
-	int fd = find(c, conf, &pid), status = CLI_FAILED;
 
-	while (fd >= 0 && text && r > 0 && n < STATUS_MAX - 1) {
+	while (text && r > 0 && n < STATUS_MAX - 1) {
 		r = recv(fd, text + n, STATUS_MAX - 1 - n, 0);
 		n += (size_t)MAX(r, 0);
 	}
-	if (fd >= 0)
-		close(fd);
+	close(fd);
 	if (n)
 		o = json_tokener_parse(text);
+	free(text);
+	return o;
+}
+
+struct json_object *nfs_gateway_status(const struct conf *conf)
+{
+	pid_t pid;
+	int fd = reach(conf, &pid);
+
+	return fd < 0 ? NULL : read_status(fd);
+}
+
+static int status_of(struct cli *c, const struct conf *conf)
+{
+	struct json_object *o = NULL;
+	pid_t pid;
+	int fd = find(c, conf, &pid), status = CLI_FAILED;
+
+	if (fd >= 0)
+		o = read_status(fd);
 	if (o && c->opt[OPT_JSON]) {
 		cli_json_print(o, JSON_C_TO_STRING_PRETTY);
 		o = NULL;
@@ -194,12 +235,11 @@ static int status_of(struct cli *c, const struct conf *conf)
 		printf("pid %s, %s: %s connections, %s calls in progress, %s open files\n",
 		       text_of(o, "pid"), text_of(o, "address"), text_of(o, "connections"),
 		       text_of(o, "calls_in_progress"), text_of(o, "open_files"));
-		status = print_procedures(c, o);
+		status = print_procedures(c, o) | print_clients(c, o);
 	} else if (fd >= 0) {
 		status = cli_error(c, "the gateway does not answer");
 	}
 	json_object_put(o);
-	free(text);
 	return status;
 }
 

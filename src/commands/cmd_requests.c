@@ -1,4 +1,5 @@
-/* sheaf requests: shows the requests in service at each server, their age and their state. */
+/* sheaf requests: shows the requests in service at each server, their age and their state; and the
+ * calls of NFS clients at the gateway of this host. */
 #include <ctype.h>
 #include <json-c/json.h>
 #include <stdlib.h>
@@ -78,6 +79,59 @@ static int ask_all(struct cli *c, struct sheaf_request *rows, struct cli_table *
 	return status;
 }
 
+/* The number of a key, or 0. */
+static uint64_t number_of(struct json_object *o, const char *key)
+{
+	struct json_object *v;
+
+	return json_object_object_get_ex(o, key, &v) ? json_object_get_uint64(v) : 0;
+}
+
+static void copy_text(struct json_object *o, const char *key, char *out, size_t n)
+{
+	struct json_object *v;
+
+	if (json_object_object_get_ex(o, key, &v))
+		snprintf(out, n, "%s", json_object_get_string(v));
+}
+
+/* Adds a call at the gateway; its trace is its xid. */
+static void add_call(struct json_object *call, struct cli_table *t, struct json_object *list)
+{
+	struct sheaf_request q = { .age_ns = number_of(call, "age_ns"),
+				   .state_ns = number_of(call, "age_ns"),
+				   .ino = number_of(call, "ino"),
+				   .uid = (uint32_t)number_of(call, "uid") };
+	char xid[16] = "";
+
+	copy_text(call, "op", q.op, sizeof(q.op));
+	copy_text(call, "state", q.state, sizeof(q.state));
+	copy_text(call, "client", q.client, sizeof(q.client));
+	copy_text(call, "xid", xid, sizeof(xid));
+	q.trace = strtoull(xid, NULL, 16);
+	if (list)
+		json_object_array_add(list, row_json("nfs", &q));
+	else
+		row_text(t, "nfs", &q);
+}
+
+/* Adds the calls in progress at the NFS gateway of this host, if one runs. */
+static void ask_gateway(struct cli *c, struct cli_table *t, struct json_object *list)
+{
+	struct json_object *status, *calls;
+	char err[512];
+	struct conf *conf;
+
+	if (cli_find_conf(c, &conf, err, sizeof(err)))
+		return;
+	status = nfs_gateway_status(conf);
+	conf_free(conf);
+	if (status && json_object_object_get_ex(status, "requests", &calls))
+		for (size_t i = 0; i < json_object_array_length(calls); i++)
+			add_call(json_object_array_get_idx(calls, i), t, list);
+	json_object_put(status);
+}
+
 static int run_requests(struct cli *c)
 {
 	static const char *const heads[] = { "SERVER", "OPERATION", "STATE",  ">AGE", ">IN STATE",
@@ -90,6 +144,7 @@ static int run_requests(struct cli *c)
 	cli_table_init(&t, heads, ARRAY_LEN(heads));
 	if (c->fs)
 		status = ask_all(c, rows, &t, list);
+	ask_gateway(c, &t, list);
 	if (list) {
 		all = json_object_new_object();
 		json_object_object_add(all, "requests", list);
@@ -104,7 +159,7 @@ static int run_requests(struct cli *c)
 const struct cli_command cmd_requests = {
 	.name = "requests",
 	.usage = "[--json]",
-	.summary = "show what each server is working on",
+	.summary = "show what each server, and the NFS gateway of this host, is working on",
 	.run = run_requests,
 	.options = { { 0, "json", NULL, "for programs: {\"requests\": [...]}" } },
 	.examples = "  sheaf requests\n"

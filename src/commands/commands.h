@@ -13,4 +13,9 @@ extern const struct cli_command cmd_init, cmd_start, cmd_stop, cmd_status, cmd_l
 	cmd_setfattr, cmd_df, cmd_requests, cmd_selfcheck, cmd_mpirun, cmd_add_server, cmd_backup,
 	cmd_restore, cmd_find, cmd_calibrate, cmd_key, cmd_mount, cmd_umount, cmd_nfs, cmd_bank;
 
+/* The status of the NFS gateway of this host (cmd_nfs.c), or NULL: none runs, or it does not
+ * answer. */
+struct json_object;
+struct json_object *nfs_gateway_status(const struct conf *conf);
+
 #endif

@@ -6,6 +6,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "net/http.h"
 #include "nfs/nfs_priv.h"
 
 #define EVENTS 64
@@ -64,14 +65,18 @@ static void sweep(struct gateway *g)
 	nfs_files_sweep(g, now);
 	tcp_sweep(g, now);
 	rpc_ask_sweep(g);
+	if (g->http_waits)
+		nfs_metrics_run(g);
 }
 
 static int wait_ms(struct gateway *g)
 {
 	if (nfs_tasks_are_ready(g))
 		return 0;
-	return g->n_tasks > g->n_idle || g->n_calls || g->n_receiving || g->files.count ? SWEEP_MS :
-											  -1;
+	return g->n_tasks > g->n_idle || g->n_calls || g->n_receiving || g->files.count ||
+			       g->http_waits ?
+		       SWEEP_MS :
+		       -1;
 }
 
 static void turn(struct gateway *g)
@@ -175,6 +180,7 @@ int gateway_start(struct gateway *g)
 	list_init(&g->unsent);
 	list_init(&g->lock_waits);
 	list_init(&g->asking);
+	list_init(&g->executing);
 	g->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (g->epoll < 0)
 		return -errno;
@@ -183,6 +189,8 @@ int gateway_start(struct gateway *g)
 		r = htab_init(&g->locked_files);
 	if (!r)
 		r = replay_init(g);
+	if (!r)
+		r = clients_init(g);
 	if (!r)
 		r = nfs_tasks_init(g);
 	if (!r)
@@ -202,6 +210,8 @@ void gateway_end(struct gateway *g)
 	tcp_end(g);
 	nfs_files_end(g);
 	replay_end(g);
+	clients_end(g);
+	http_stop(g->http);
 	nfs_tasks_end(g);
 	memory_end(g);
 	htab_destroy(&g->locked_files);

@@ -83,6 +83,7 @@ uint32_t handle_enter(struct nfs_call *c, const struct wire_bytes *wire, struct 
 	if (!mac_equal(mac, given))
 		return NFS3_EBADHANDLE;
 	*out = (struct sheaf_handle){ le64toh(f.ino), le32toh(f.gen) };
+	c->ino = out->ino;
 	for (uint32_t i = 0; i < c->conf->conf->n_exports; i++)
 		if (export_number(&c->conf->conf->exports[i]) == le64toh(f.export))
 			return export_enter(c, &c->conf->conf->exports[i]);

@@ -9,15 +9,25 @@
 
 #include "nfs/nfs_priv.h"
 
-static struct json_object *procedure_json(const struct rpc_proc *p, const struct nfs_counts *n)
-{
-	struct json_object *o = json_object_new_object();
+#define CLIENTS_SHOWN 256 /* those that called last */
+#define STATUS_ROOM MIB /* of the socket */
 
-	json_object_object_add(o, "name", json_object_new_string(p->name));
+static void counts_json(struct json_object *o, const struct nfs_counts *n)
+{
 	json_object_object_add(o, "calls", json_object_new_uint64(n->calls));
 	json_object_object_add(o, "errors", json_object_new_uint64(n->errors));
 	json_object_object_add(o, "mean_ns",
 			       json_object_new_uint64(n->calls ? n->ns / n->calls : 0));
+}
+
+static struct json_object *procedure_json(const struct rpc_program *program,
+					  const struct rpc_proc *p, const struct nfs_counts *n)
+{
+	struct json_object *o = json_object_new_object();
+
+	json_object_object_add(o, "program", json_object_new_string(program->name));
+	json_object_object_add(o, "name", json_object_new_string(p->name));
+	counts_json(o, n);
 	return o;
 }
 
@@ -29,8 +39,62 @@ static struct json_object *procedures_json(const struct gateway *g)
 		for (uint32_t k = 0; k < rpc_programs[i]->n_procs; k++)
 			if (g->counts[i][k].calls)
 				json_object_array_add(all,
-						      procedure_json(&rpc_programs[i]->procs[k],
+						      procedure_json(rpc_programs[i],
+								     &rpc_programs[i]->procs[k],
 								     &g->counts[i][k]));
+	return all;
+}
+
+static void client_json(struct json_object *o, const struct origin *from)
+{
+	char text[ORIGIN_TEXT];
+
+	origin_format(text, from);
+	json_object_object_add(o, "client", json_object_new_string(text));
+}
+
+static struct json_object *clients_json(const struct gateway *g)
+{
+	struct json_object *all = json_object_new_array(), *o;
+	size_t skip = g->clients.count > CLIENTS_SHOWN ? g->clients.count - CLIENTS_SHOWN : 0;
+	const struct nfs_client *k;
+
+	list_for_each(k, &g->clients_by_use, link) {
+		if (skip) {
+			skip--;
+			continue;
+		}
+		o = json_object_new_object();
+		client_json(o, &k->from);
+		counts_json(o, &k->counts);
+		json_object_object_add(o, "received", json_object_new_uint64(k->received));
+		json_object_object_add(o, "sent", json_object_new_uint64(k->sent));
+		json_object_array_add(all, o);
+	}
+	return all;
+}
+
+/* In the form of `sheaf requests --json`. */
+static struct json_object *requests_json(const struct gateway *g)
+{
+	struct json_object *all = json_object_new_array(), *o;
+	uint64_t now = time_now();
+	const struct nfs_call *c;
+	char xid[16];
+
+	list_for_each(c, &g->executing, executing) {
+		o = json_object_new_object();
+		snprintf(xid, sizeof(xid), "%x", c->head.xid);
+		json_object_object_add(o, "op", json_object_new_string(c->proc->name));
+		json_object_object_add(o, "state",
+				       json_object_new_string(c->out_len ? "reply" : "execute"));
+		client_json(o, &c->from);
+		json_object_object_add(o, "age_ns", json_object_new_uint64(now - c->began));
+		json_object_object_add(o, "ino", json_object_new_uint64(c->ino));
+		json_object_object_add(o, "uid", json_object_new_int64(c->uid));
+		json_object_object_add(o, "xid", json_object_new_string(xid));
+		json_object_array_add(all, o);
+	}
 	return all;
 }
 
@@ -51,6 +115,7 @@ static void answer(struct gateway *g, int fd)
 {
 	struct json_object *o = json_object_new_object();
 	const char *text;
+	int room = STATUS_ROOM;
 
 	json_object_object_add(o, "pid", json_object_new_int(getpid()));
 	json_object_object_add(o, "address", json_object_new_string(g->conf->nfs.address));
@@ -58,10 +123,15 @@ static void answer(struct gateway *g, int fd)
 	json_object_object_add(o, "calls_in_progress", json_object_new_int((int)g->n_calls));
 	json_object_object_add(o, "open_files", json_object_new_uint64(g->files.count));
 	json_object_object_add(o, "memory", json_object_new_uint64(g->memory_used));
+	json_object_object_add(o, "replayed", json_object_new_uint64(g->n_replayed));
 	json_object_object_add(o, "exports", exports_json(g->conf));
 	json_object_object_add(o, "procedures", procedures_json(g));
+	json_object_object_add(o, "clients", clients_json(g));
+	json_object_object_add(o, "requests", requests_json(g));
 	text = json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN);
-	if (send(fd, text, strlen(text), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+	if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof(room)))
+		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
+	if (send(fd, text, strlen(text), MSG_NOSIGNAL | MSG_DONTWAIT) < (ssize_t)strlen(text))
 		log_debug("nfs", "the status was not sent: %s", error_text(errno));
 	json_object_put(o);
 }

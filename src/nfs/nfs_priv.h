@@ -24,6 +24,7 @@
 #define GIDS_MAX 32
 
 struct gateway;
+struct http;
 struct nfs_call;
 
 /* ---- nfs_memory.c: buffers of calls, counted against g->memory_max ---- */
@@ -89,6 +90,7 @@ struct gateway {
 	struct list listeners, conns, paused, unsent; /* of connections */
 	unsigned n_conns, n_receiving, n_calls;
 	bool stopping;
+	struct list executing; /* calls that run on tasks or whose replies are sent */
 	uint64_t swept; /* when idle files and stuck connections were looked for */
 	/* nfs_tasks.c */
 	struct list idle_tasks, ready_tasks, waiting_calls;
@@ -116,6 +118,14 @@ struct gateway {
 	struct htab replays;
 	struct list replays_by_age;
 	size_t n_replays;
+	uint64_t n_replayed;
+	/* nfs_clients.c */
+	struct htab clients;
+	struct list clients_by_use;
+	/* nfs_metrics.c */
+	struct http *http; /* or NULL */
+	struct source metrics;
+	bool http_waits; /* it is to be run within a second */
 	struct nfs_counts counts[PROGRAMS_MAX][PROCEDURES_MAX];
 };
 
@@ -182,6 +192,7 @@ struct rpc_transport {
 struct nfs_call {
 	struct gateway *g;
 	struct list link; /* waits for a task, or to be sent */
+	struct list executing; /* in g->executing */
 	const struct rpc_transport *transport;
 	void *conn; /* of the transport */
 	struct sockaddr_storage peer; /* UDP: where the reply goes */
@@ -198,6 +209,7 @@ struct nfs_call {
 	struct sheaf_cred cred; /* the same for libsheaf */
 	struct nfs_conf *conf; /* while it is executed */
 	const struct conf_export *export; /* after handle_enter() */
+	uint64_t ino; /* of the last handle_enter() */
 	void *args, *res;
 	struct nfs_buf *out; /* RECORD_MARK bytes, then the reply */
 	size_t out_len;
@@ -214,6 +226,7 @@ struct nfs_call *call_new(struct gateway *g, const struct rpc_transport *t, void
 void call_free(struct nfs_call *c);
 void call_execute(struct nfs_call *c); /* on a task; ends with send() or drop() */
 void *call_alloc(struct nfs_call *c, size_t n); /* of the call's arena; or NULL */
+void counts_add(struct nfs_counts *n, const struct nfs_call *c, uint64_t ns);
 
 /* ---- rpc_tcp.c, rpc_udp.c ---- */
 
@@ -254,6 +267,24 @@ int replay_init(struct gateway *g);
 bool replay_find(struct nfs_call *c);
 void replay_store(struct nfs_call *c);
 void replay_end(struct gateway *g);
+
+/* ---- nfs_clients.c: counters by client ---- */
+
+struct nfs_client {
+	struct hnode node;
+	struct list link; /* in g->clients_by_use, the last caller at the end */
+	struct origin from;
+	struct nfs_counts counts;
+	uint64_t received, sent; /* bytes */
+};
+int clients_init(struct gateway *g);
+void clients_count(struct nfs_call *c, uint64_t ns);
+void clients_end(struct gateway *g);
+
+/* ---- nfs_metrics.c ---- */
+
+int nfs_metrics_start(struct gateway *g); /* at g->conf->nfs.metrics */
+void nfs_metrics_run(struct gateway *g); /* does nothing without metrics */
 
 /* ---- groups.c ---- */
 

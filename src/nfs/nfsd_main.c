@@ -191,6 +191,9 @@ static int start(struct gateway *g, struct nfsd_opts *o, const sigset_t *set)
 	r = gateway_start(g);
 	if (r)
 		return failed(o, "%s cannot be served: %s", g->conf->nfs.address, error_text(r));
+	if (g->conf->nfs.metrics[0] && nfs_metrics_start(g))
+		log_warn("nfs", "metrics address %s cannot be used: continuing without metrics",
+			 g->conf->nfs.metrics);
 	r = control_listen(g);
 	if (!r)
 		r = catch_signals(g, set);

@@ -76,6 +76,7 @@ bool replay_find(struct nfs_call *c)
 			call_free(r->waiter);
 		r->waiter = c;
 	}
+	g->n_replayed += r != NULL;
 	if (r)
 		return true;
 	if (g->n_replays == REPLAYS_MAX)

@@ -23,6 +23,7 @@ struct nfs_call *call_new(struct gateway *g, const struct rpc_transport *t, void
 	c->began = time_now();
 	c->reply_room = REPLY_SMALL - RECORD_MARK;
 	list_init(&c->link);
+	list_init(&c->executing);
 	arena_init(&c->arena, ARENA_MAX);
 	g->n_calls++;
 	return c;
@@ -32,6 +33,7 @@ void call_free(struct nfs_call *c)
 {
 	c->transport->forget(c);
 	list_del(&c->link);
+	list_del(&c->executing);
 	buf_give(c->g, c->in);
 	buf_give(c->g, c->out);
 	buf_give(c->g, c->data);
@@ -124,31 +126,38 @@ static uint32_t authenticate(struct nfs_call *c)
 
 /* ---- execution ---- */
 
-/* Adds the call to the counters of its procedure. */
+void counts_add(struct nfs_counts *n, const struct nfs_call *c, uint64_t ns)
+{
+	n->calls++;
+	n->errors += c->failed;
+	n->ns += ns;
+}
+
+/* Adds the call to the counters of its procedure and of its client. */
 static void count(struct nfs_call *c)
 {
-	struct nfs_counts *n = NULL;
+	uint64_t ns = time_now() - c->began;
 
 	for (size_t i = 0; rpc_programs[i]; i++)
 		if (rpc_programs[i] == c->program && c->head.procedure < PROCEDURES_MAX)
-			n = &c->g->counts[i][c->head.procedure];
-	if (!n)
-		return;
-	n->calls++;
-	n->errors += c->failed;
-	n->ns += time_now() - c->began;
+			counts_add(&c->g->counts[i][c->head.procedure], c, ns);
+	clients_count(c, ns);
 }
 
 static void execute(struct nfs_call *c)
 {
 	struct wire_rpc_reply r = { .xid = c->head.xid, .kind = RPC_REPLY };
+	bool ok;
 
+	list_push(&c->g->executing, &c->executing);
 	if (c->proc->once && replay_find(c))
 		return;
 	if (c->proc->run)
 		c->proc->run(c);
+	ok = encode(c, &r, c->proc->res != NULL);
+	c->failed |= !ok;
 	count(c);
-	if (!encode(c, &r, c->proc->res != NULL)) {
+	if (!ok) {
 		refuse(c, RPC_SYSTEM_ERROR);
 		return;
 	}

@@ -308,6 +308,7 @@ static void relative_paths_start_from_the_files_folder(void)
 static void exports_are_understood(void)
 {
 	struct conf *c = parse(HEAD SERVER("0") "[nfs]\naddress = 192.0.2.1:2050\nmemory = 8M\n"
+						"metrics = 192.0.2.1:9049\n"
 						"[export.all]\npath = /\n"
 						"[export.home]\npath = /a/home\nro = yes\n"
 						"networks = 192.0.2.0/24 2001:db8::/32\n"
@@ -318,6 +319,7 @@ static void exports_are_understood(void)
 	CHECK(c);
 	CHECK_STR(c->nfs.address, "192.0.2.1:2050");
 	CHECK_EQ(c->nfs.memory, 8 << 20);
+	CHECK_STR(c->nfs.metrics, "192.0.2.1:9049");
 	CHECK_EQ(c->n_exports, 2);
 	CHECK_STR(c->exports[0].name, "all");
 	CHECK(!c->exports[0].ro && !c->exports[0].insecure && c->exports[0].n_nets == 0);
