@@ -65,5 +65,5 @@ void nfs3_access(struct nfs_call *c)
 	if (r->status != NFS3_OK)
 		return;
 	r->allowed.attributes = attr3_copy(c, &st);
-	r->allowed.rights = access_of_mode(c, &st) & a->rights;
+	r->allowed.rights = access_of(c, &h, &st) & a->rights;
 }

@@ -10,19 +10,82 @@ static bool in_group(const struct nfs_call *c, uint32_t gid)
 	return c->gid == gid;
 }
 
-/* The bits rwx of the mode for the caller; root may execute only a file that has an x bit. */
-static mode_t mode_bits(const struct nfs_call *c, const struct stat *st)
+/* ---- access control lists, as system.posix_acl_access has them (acl(5)) ---- */
+
+#define ACL_HEAD 4
+#define ACL_SIZE_MAX (64 * KIB)
+enum { ACL_USER = 2, ACL_GROUP_OBJ = 4, ACL_GROUP = 8, ACL_MASK = 16, ACL_OTHER = 32 };
+
+struct acl_entry { /* little-endian */
+	uint16_t tag, bits;
+	uint32_t id;
+};
+
+/* Reads the list of an inode to the call's arena: the number of entries, or -errno. */
+static ssize_t acl_read(struct nfs_call *c, const struct sheaf_handle *h,
+			const struct acl_entry **out)
 {
+	uint8_t *list = call_alloc(c, ACL_SIZE_MAX);
+	ssize_t n = list ? sheaf_h_getxattr(c->g->fs, &cred_gateway, *h, "system.posix_acl_access",
+					    list, ACL_SIZE_MAX) :
+			   -ENOMEM;
+
+	if (n < ACL_HEAD)
+		return n < 0 ? n : -EIO;
+	*out = (const struct acl_entry *)(const void *)(list + ACL_HEAD);
+	return (n - ACL_HEAD) / (ssize_t)sizeof(**out);
+}
+
+/* The bits of a caller who is not the owner: those of its own entry, else those of all entries of
+ * its groups, both limited by the mask, else those of others. */
+static mode_t acl_bits(const struct nfs_call *c, const struct stat *st, const struct acl_entry *e,
+		       size_t n)
+{
+	mode_t user = 0, group = 0, mask = 7, other = 0;
+	bool is_user = false, is_group = false;
+
+	for (size_t i = 0; i < n; i++) {
+		unsigned tag = le16toh(e[i].tag);
+		mode_t bits = le16toh(e[i].bits) & 7;
+		uint32_t id = le32toh(e[i].id);
+
+		if (tag == ACL_USER && id == c->uid) {
+			is_user = true;
+			user = bits;
+		} else if ((tag == ACL_GROUP_OBJ && in_group(c, st->st_gid)) ||
+			   (tag == ACL_GROUP && in_group(c, id))) {
+			is_group = true;
+			group |= bits;
+		} else if (tag == ACL_MASK) {
+			mask = bits;
+		} else if (tag == ACL_OTHER) {
+			other = bits;
+		}
+	}
+	return is_user ? user & mask : is_group ? group & mask : other;
+}
+
+/* ---- the caller ---- */
+
+/* The bits rwx of an inode for the caller; root may execute only a file that has an x bit. */
+static mode_t bits_of(struct nfs_call *c, const struct sheaf_handle *h, const struct stat *st)
+{
+	const struct acl_entry *e;
+	ssize_t n;
+
 	if (c->uid == 0)
 		return S_ISDIR(st->st_mode) || st->st_mode & 0111 ? 7 : 6;
 	if (st->st_uid == c->uid)
 		return st->st_mode >> 6 & 7;
+	n = S_ISLNK(st->st_mode) ? -ENODATA : acl_read(c, h, &e);
+	if (n > 0)
+		return acl_bits(c, st, e, (size_t)n);
 	return (in_group(c, st->st_gid) ? st->st_mode >> 3 : st->st_mode) & 7;
 }
 
-uint32_t access_of_mode(const struct nfs_call *c, const struct stat *st)
+uint32_t access_of(struct nfs_call *c, const struct sheaf_handle *h, const struct stat *st)
 {
-	mode_t bits = mode_bits(c, st);
+	mode_t bits = bits_of(c, h, st);
 	bool dir = S_ISDIR(st->st_mode);
 	uint32_t may = 0;
 
@@ -49,5 +112,5 @@ bool caller_executes(struct nfs_call *c, const struct sheaf_handle *h)
 	struct stat st;
 
 	return sheaf_h_getattr(c->g->fs, &c->cred, *h, &st) == 0 && S_ISREG(st.st_mode) &&
-	       mode_bits(c, &st) & 1;
+	       bits_of(c, h, &st) & 1;
 }

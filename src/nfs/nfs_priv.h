@@ -349,8 +349,8 @@ extern const struct sheaf_cred cred_gateway; /* root */
 
 /* ---- nfs_access.c: what a caller may do, as far as the gateway decides ---- */
 
-/* Rights (ACCESS3_*) that the mode gives the caller. */
-uint32_t access_of_mode(const struct nfs_call *c, const struct stat *st);
+/* Rights (ACCESS3_*) that mode and access control list give the caller. Asks a server. */
+uint32_t access_of(struct nfs_call *c, const struct sheaf_handle *h, const struct stat *st);
 /* The caller owns the file: NFS lets the owner access it whatever its mode says. */
 bool caller_owns(struct nfs_call *c, const struct sheaf_handle *h);
 bool caller_executes(struct nfs_call *c, const struct sheaf_handle *h);

@@ -1,5 +1,6 @@
 /* The NFS gateway as its clients see it: mounting, all procedures of NFSv3, exports, and calls that
  * no kernel sends. */
+#include "acl_list.h"
 #include "nfs_client.h"
 
 static struct cluster c;
@@ -485,6 +486,52 @@ static void access_is_told(void)
 		 ACCESS3_READ | ACCESS3_MODIFY | ACCESS3_EXTEND | ACCESS3_EXECUTE);
 }
 
+static uint32_t rights_of(struct nfs_client *n, const struct nfs_handle *h)
+{
+	struct wire_access3_args a = { nfs_bytes(h), 63 };
+	struct wire_access3_res r;
+
+	NFS3(n, NFS3_ACCESS, access3_args, &a, access3_res, &r);
+	CHECK_EQ(r.status, NFS3_OK);
+	return r.allowed.rights;
+}
+
+static void access_control_lists_are_honoured(void)
+{
+	const uint32_t writes = ACCESS3_MODIFY | ACCESS3_EXTEND;
+	struct nfs_client member;
+	struct list_acl list = { 0 };
+	struct acl_bytes acl;
+	struct nfs_handle h;
+	uint32_t n = 4;
+
+	CHECK_EQ(nfs_create(&root, &top, "acl", CREATE3_GUARDED, 0604, &h), NFS3_OK);
+	CHECK_EQ(nfs_write(&root, &h, 0, "data", 4, STABLE3_FILE, NULL), NFS3_OK);
+	acl_add(&list, A_OWNER, 6, 0);
+	acl_add(&list, A_USER, 7, 1000);
+	acl_add(&list, A_GROUP_OBJ, 0, 0);
+	acl_add(&list, A_GROUP, 2, 77);
+	acl_add(&list, A_GROUP, 4, 78);
+	acl_add(&list, A_MASK, 6, 0);
+	acl_add(&list, A_OTHER, 0, 0);
+	acl = acl_bytes(&list);
+	CHECK_EQ(sheaf_setxattr(fs, "/acl", ACCESS_ACL, acl.b, acl.len, 0), 0);
+	CHECK_EQ(rights_of(&user, &h), ACCESS3_READ | writes); /* the mask takes x away */
+	CHECK_EQ(nfs_write(&user, &h, 0, "DATA", 4, STABLE3_FILE, NULL), NFS3_OK);
+	nfs_dial(&member, port, 2000);
+	CHECK_EQ(rights_of(&member, &h), 0);
+	CHECK_EQ(nfs_read(&member, &h, 0, back, &n, NULL), NFS3_EACCES);
+	member.n_gids = 1;
+	member.gids[0] = 77;
+	CHECK_EQ(rights_of(&member, &h), writes);
+	CHECK_EQ(nfs_read(&member, &h, 0, back, &n, NULL), NFS3_EACCES);
+	member.n_gids = 2;
+	member.gids[1] = 78;
+	CHECK_EQ(rights_of(&member, &h), ACCESS3_READ | writes);
+	CHECK_EQ(nfs_read(&member, &h, 0, back, &n, NULL), NFS3_OK);
+	nfs_hang_up(&member);
+}
+
 static void the_file_system_describes_itself(void)
 {
 	struct wire_handle3_args a = { nfs_bytes(&top) };
@@ -814,9 +861,10 @@ SYS_MAIN(NULL, begin, end, TEST(paths_of_exports_are_mounted), TEST(exports_are_
 	 TEST(changes_tell_the_state_before), TEST(special_files_are_made),
 	 TEST(bad_names_are_refused), TEST(an_exclusive_create_can_be_repeated),
 	 TEST(a_guard_protects_attributes), TEST(listings_are_complete), TEST(users_are_squashed),
-	 TEST(access_is_told), TEST(the_file_system_describes_itself),
-	 TEST(a_removed_export_makes_handles_stale), TEST(forged_handles_are_refused),
-	 TEST(unknown_calls_are_answered), TEST(records_come_in_any_pieces),
-	 TEST(what_is_no_call_ends_the_connection), TEST(retransmissions_get_the_first_reply),
-	 TEST(many_calls_may_be_sent_at_once), TEST(a_slow_reader_holds_up_nobody),
-	 TEST(a_thousand_connections_are_served), TEST(it_stops_and_uses_no_processor_when_idle))
+	 TEST(access_is_told), TEST(access_control_lists_are_honoured),
+	 TEST(the_file_system_describes_itself), TEST(a_removed_export_makes_handles_stale),
+	 TEST(forged_handles_are_refused), TEST(unknown_calls_are_answered),
+	 TEST(records_come_in_any_pieces), TEST(what_is_no_call_ends_the_connection),
+	 TEST(retransmissions_get_the_first_reply), TEST(many_calls_may_be_sent_at_once),
+	 TEST(a_slow_reader_holds_up_nobody), TEST(a_thousand_connections_are_served),
+	 TEST(it_stops_and_uses_no_processor_when_idle))
