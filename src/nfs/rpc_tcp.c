@@ -321,8 +321,9 @@ static bool may_receive(const struct tcp_conn *t)
 	       (has_buffer || memory_has_room(t->source.g));
 }
 
-/* One read: into the record that is under way, and what follows into the stash. */
-static ssize_t receive(struct tcp_conn *t)
+/* One read: into the record that is under way, and what follows into the stash. 1: the socket may
+ * have more; 0: it had no more; or -errno. */
+static int receive(struct tcp_conn *t)
 {
 	struct nfs_call *c = t->n_mark == RECORD_MARK ? t->call : NULL;
 	struct iovec iov[2] = { { NULL, 0 }, { stash, sizeof(stash) } };
@@ -345,17 +346,19 @@ static ssize_t receive(struct tcp_conn *t)
 	}
 	if (!r)
 		r = feed(t, stash, (size_t)n - direct);
-	return r ? r : n;
+	if (!r)
+		r = (size_t)n == iov[0].iov_len + sizeof(stash);
+	return r;
 }
 
 static void tcp_ready(struct source *s, uint32_t events)
 {
 	struct tcp_conn *t = container_of(s, struct tcp_conn, source);
-	ssize_t r = 0;
+	int r = 1;
 
 	if (events & EPOLLOUT)
 		conn_flush(t);
-	for (int i = 0; i < 4 && r >= 0 && !t->closed && events & (EPOLLIN | EPOLLHUP | EPOLLERR);
+	for (int i = 0; i < 4 && r > 0 && !t->closed && events & (EPOLLIN | EPOLLHUP | EPOLLERR);
 	     i++) {
 		if (!may_receive(t)) {
 			pause_conn(t);
