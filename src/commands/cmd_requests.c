@@ -115,18 +115,21 @@ static void add_call(struct json_object *call, struct cli_table *t, struct json_
 		row_text(t, "nfs", &q);
 }
 
-/* Adds the calls in progress at the NFS gateway of this host, if one runs. */
+/* Adds the calls in progress at the NFS gateway of this host, if one serves this file system. */
 static void ask_gateway(struct cli *c, struct cli_table *t, struct json_object *list)
 {
 	struct json_object *status, *calls;
-	char err[512];
+	char err[512], id[UUID_TEXT], other[UUID_TEXT] = "";
 	struct conf *conf;
 
 	if (cli_find_conf(c, &conf, err, sizeof(err)))
 		return;
 	status = nfs_gateway_status(conf);
+	uuid_format(id, &conf->fs_id);
 	conf_free(conf);
-	if (status && json_object_object_get_ex(status, "requests", &calls))
+	if (status)
+		copy_text(status, "file_system", other, sizeof(other));
+	if (strcmp(id, other) == 0 && json_object_object_get_ex(status, "requests", &calls))
 		for (size_t i = 0; i < json_object_array_length(calls); i++)
 			add_call(json_object_array_get_idx(calls, i), t, list);
 	json_object_put(status);

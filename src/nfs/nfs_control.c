@@ -115,9 +115,12 @@ static void answer(struct gateway *g, int fd)
 {
 	struct json_object *o = json_object_new_object();
 	const char *text;
+	char id[UUID_TEXT];
 	int room = STATUS_ROOM;
 
+	uuid_format(id, &g->conf->fs_id);
 	json_object_object_add(o, "pid", json_object_new_int(getpid()));
+	json_object_object_add(o, "file_system", json_object_new_string(id));
 	json_object_object_add(o, "address", json_object_new_string(g->conf->nfs.address));
 	json_object_object_add(o, "connections", json_object_new_int((int)g->n_conns));
 	json_object_object_add(o, "calls_in_progress", json_object_new_int((int)g->n_calls));
