@@ -157,6 +157,8 @@ static int listen_at(struct gateway *g, const char *address)
 
 	split_address(address, host, port);
 	g->port = (uint16_t)atoi(port);
+	g->has_ipv6 = strchr(host, ':') != NULL;
+	g->has_ipv4 = !g->has_ipv6 || strcmp(host, "::") == 0;
 	if (getaddrinfo(host, port, &hints, &found))
 		return -EADDRNOTAVAIL;
 	for (struct addrinfo *a = found; a && r; a = a->ai_next) {

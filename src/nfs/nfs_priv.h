@@ -62,7 +62,7 @@ struct nfs_counts {
 	uint64_t ns; /* time of all of them, from receipt to reply */
 };
 #define PROCEDURES_MAX 32
-#define PROGRAMS_MAX 6
+#define PROGRAMS_MAX 8
 
 /* A cluster file, kept while calls point into it. */
 struct nfs_conf {
@@ -83,6 +83,7 @@ struct gateway {
 	struct nfs_conf *conf_now;
 	uint16_t port;
 	bool no_portmap; /* clients are given the port */
+	bool has_ipv4, has_ipv6; /* addresses of these kinds are served */
 	uint64_t fsid;
 	struct mac_key *handle_key;
 	int epoll;
@@ -254,6 +255,16 @@ void rpc_ask_sweep(struct gateway *g); /* once a second: repeats questions */
 /* ---- portmap.c ---- */
 
 void portmap_start(struct gateway *g, const struct sockaddr *a, socklen_t len);
+/* Is it served over this protocol (IPPROTO_TCP, IPPROTO_UDP)? */
+bool program_is_served(const struct rpc_program *p, uint32_t protocol);
+/* Asks the portmapper of this host; a `portmap_done` answers. 0 or -errno. */
+int portmap_ask(struct gateway *g, uint32_t version, uint32_t procedure, xdr_any args, void *a);
+
+/* ---- rpcbind.c: the portmapper for clients of IPv6 ---- */
+
+/* Registers a program for IPv6, or all of its transports no more. On a task. */
+void rpcbind_set(struct gateway *g, const struct rpc_program *p);
+void rpcbind_unset(struct gateway *g, const struct rpc_program *p);
 
 /* ---- nlm_wait.c ---- */
 
@@ -382,7 +393,7 @@ void dir3_changed(struct nfs_call *c, const struct sheaf_handle *dir, struct wir
 /* ---- the programs ---- */
 
 extern const struct rpc_program nfs3_program, mount3_program, nlm4_program, nsm_program,
-	portmap_program;
+	portmap_program, rpcbind3_program, rpcbind4_program;
 /* clang-format off */
 #define NFS3_OPS(OP) \
 	OP(getattr) OP(setattr) OP(lookup) OP(access) OP(readlink) OP(read) OP(write) OP(create) \

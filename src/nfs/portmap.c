@@ -1,5 +1,6 @@
-/* The portmapper: clients ask it for the port of a program. The gateway answers itself at port 111,
- * for its own programs, unless a portmapper of the host does; then it registers there. */
+/* The portmapper, version 2: clients ask it for the port of a program. The gateway answers itself
+ * at port 111, for its own programs, unless a portmapper of the host does; then it registers there.
+ * For IPv6 there are later versions: rpcbind.c. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -8,7 +9,7 @@
 static const uint32_t protocols[] = { IPPROTO_TCP, IPPROTO_UDP };
 
 /* NFS itself is served over TCP only: its replies do not fit into datagrams. */
-static bool is_served(const struct rpc_program *p, uint32_t protocol)
+bool program_is_served(const struct rpc_program *p, uint32_t protocol)
 {
 	return protocol == IPPROTO_TCP || (protocol == IPPROTO_UDP && p->number != NFS3_PROGRAM);
 }
@@ -28,7 +29,7 @@ static void portmap_getport(struct nfs_call *c)
 	for (size_t i = 0; rpc_programs[i]; i++)
 		if (rpc_programs[i]->number == a->program &&
 		    rpc_programs[i]->version == a->version &&
-		    is_served(rpc_programs[i], a->protocol))
+		    program_is_served(rpc_programs[i], a->protocol))
 			r->port = c->g->port;
 }
 
@@ -39,7 +40,7 @@ static void portmap_dump(struct nfs_call *c)
 	r->entries = call_alloc(c, 2 * PROGRAMS_MAX * sizeof(*r->entries));
 	for (size_t i = 0; r->entries && rpc_programs[i]; i++)
 		for (size_t k = 0; k < ARRAY_LEN(protocols); k++)
-			if (is_served(rpc_programs[i], protocols[k]))
+			if (program_is_served(rpc_programs[i], protocols[k]))
 				r->entries[r->n_entries++] =
 					entry_of(c->g, rpc_programs[i], protocols[k]);
 }
@@ -59,23 +60,27 @@ const struct rpc_program portmap_program = { "portmap", PORTMAP_PROGRAM, PORTMAP
 
 /* ---- registration ---- */
 
-static int set_one(struct gateway *g, uint32_t procedure, const struct wire_portmap_entry *e)
+int portmap_ask(struct gateway *g, uint32_t version, uint32_t procedure, xdr_any args, void *a)
 {
 	static const struct origin here = {
 		.addr = { [10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1 }
 	};
-	struct wire_portmap_entry a = *e;
 	struct wire_portmap_done r = { false };
 	struct rpc_question q = { .program = PORTMAP_PROGRAM,
-				  .version = PORTMAP_VERSION,
+				  .version = version,
 				  .procedure = procedure,
-				  .args = XDR_ANY(xdr_wire_portmap_entry),
-				  .a = &a,
+				  .args = args,
+				  .a = a,
 				  .res = XDR_ANY(xdr_wire_portmap_done),
 				  .r = &r };
-	int e2 = rpc_ask(g, &here, PORTMAP_PORT, &q);
+	int e = rpc_ask(g, &here, PORTMAP_PORT, &q);
 
-	return e2 ? e2 : r.done ? 0 : -EPERM;
+	return e ? e : r.done ? 0 : -EPERM;
+}
+
+static int set_one(struct gateway *g, uint32_t procedure, struct wire_portmap_entry *e)
+{
+	return portmap_ask(g, PORTMAP_VERSION, procedure, XDR_ANY(xdr_wire_portmap_entry), e);
 }
 
 /* Removes what an earlier gateway has registered, which PORTMAP_UNSET does for all protocols at
@@ -85,12 +90,15 @@ static int register_one(struct gateway *g, const struct rpc_program *p)
 	struct wire_portmap_entry e = entry_of(g, p, IPPROTO_TCP);
 	int r = 0;
 
+	rpcbind_unset(g, p);
 	set_one(g, PORTMAP_UNSET, &e);
-	for (size_t k = 0; k < ARRAY_LEN(protocols) && !r; k++) {
+	for (size_t k = 0; g->has_ipv4 && k < ARRAY_LEN(protocols) && !r; k++) {
 		e = entry_of(g, p, protocols[k]);
-		if (is_served(p, protocols[k]))
+		if (program_is_served(p, protocols[k]))
 			r = set_one(g, PORTMAP_SET, &e);
 	}
+	if (g->has_ipv6 && !r)
+		rpcbind_set(g, p);
 	return r;
 }
 
@@ -101,7 +109,7 @@ static void register_all(void *arg)
 	int r = 0;
 
 	for (size_t i = 0; rpc_programs[i] && !r; i++)
-		if (rpc_programs[i] != &portmap_program)
+		if (rpc_programs[i]->number != PORTMAP_PROGRAM)
 			r = register_one(g, rpc_programs[i]);
 	if (r)
 		log_info("nfs", "no portmapper has this gateway (%s): clients give the ports",

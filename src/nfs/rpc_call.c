@@ -7,8 +7,10 @@
 
 #define ARENA_MAX (4 * MIB)
 
-const struct rpc_program *const rpc_programs[] = { &nfs3_program, &mount3_program,  &nlm4_program,
-						   &nsm_program,  &portmap_program, NULL };
+const struct rpc_program *const rpc_programs[] = { &nfs3_program,     &mount3_program,
+						   &nlm4_program,     &nsm_program,
+						   &portmap_program,  &rpcbind3_program,
+						   &rpcbind4_program, NULL };
 _Static_assert(ARRAY_LEN(rpc_programs) - 1 <= PROGRAMS_MAX, "counters");
 
 struct nfs_call *call_new(struct gateway *g, const struct rpc_transport *t, void *conn)
@@ -75,6 +77,19 @@ static void send_reply(struct nfs_call *c, struct wire_rpc_reply *r)
 		c->transport->send(c);
 }
 
+/* The versions that are served of the call's program. */
+static struct wire_rpc_versions versions_of(const struct nfs_call *c)
+{
+	struct wire_rpc_versions v = { c->program->version, c->program->version };
+
+	for (size_t i = 0; rpc_programs[i]; i++)
+		if (rpc_programs[i]->number == c->program->number) {
+			v.low = MIN(v.low, rpc_programs[i]->version);
+			v.high = MAX(v.high, rpc_programs[i]->version);
+		}
+	return v;
+}
+
 static void refuse(struct nfs_call *c, uint32_t code)
 {
 	struct wire_rpc_reply r = { .answer.code = RPC_ACCEPTED };
@@ -82,8 +97,7 @@ static void refuse(struct nfs_call *c, uint32_t code)
 	c->failed = true;
 	r.answer.accepted.result.code = code;
 	if (code == RPC_NO_VERSION)
-		r.answer.accepted.result.served =
-			(struct wire_rpc_versions){ c->program->version, c->program->version };
+		r.answer.accepted.result.served = versions_of(c);
 	send_reply(c, &r);
 }
 
@@ -166,19 +180,28 @@ static void execute(struct nfs_call *c)
 	c->transport->send(c);
 }
 
+/* The program in this version, else in another one, else NULL. */
+static const struct rpc_program *find_program(uint32_t number, uint32_t version)
+{
+	const struct rpc_program *found = NULL;
+
+	for (size_t i = 0; rpc_programs[i]; i++)
+		if (rpc_programs[i]->number == number &&
+		    (!found || rpc_programs[i]->version == version))
+			found = rpc_programs[i];
+	return found;
+}
+
 /* Finds the procedure; true: the call is to be executed. */
 static bool dispatch(struct nfs_call *c)
 {
 	uint32_t why;
-	size_t i = 0;
 
 	if (c->head.rpc_version != RPC_VERSION) {
 		deny(c, RPC_MISMATCH, 0);
 		return false;
 	}
-	while (rpc_programs[i] && rpc_programs[i]->number != c->head.program)
-		i++;
-	c->program = rpc_programs[i];
+	c->program = find_program(c->head.program, c->head.version);
 	if (!c->program || c->head.version != c->program->version) {
 		refuse(c, c->program ? RPC_NO_VERSION : RPC_NO_PROGRAM);
 		return false;

@@ -149,12 +149,12 @@ def copies(name, more=""):
     print(name)
 
 
-def shows_exports(name):
+def shows_exports(name, host="127.0.0.1"):
     if not shutil.which("showmount"):
         print(f"{name}: without showmount, which nfs-common has")
         return
-    check("/data (everyone)" in tool("showmount", "-e", "127.0.0.1"), f"{name}: exports")
-    print(f"{name}: showmount")
+    check("/data (everyone)" in tool("showmount", "-e", host), f"{name}: exports")
+    print(f"{name}: showmount {host}")
 
 
 def asks_portmapper(program, protocol):
@@ -198,6 +198,7 @@ def with_rpcbind(port):
         check(asks_portmapper(NFS, 17) == 0, "NFS is not served over UDP")
         copies("rpcbind")
         shows_exports("rpcbind")
+        shows_exports("rpcbind", "::1")
         sheaf("nfs", "stop")
         sheaf("nfs", "start")
         sheaf("nfs", "stop")
@@ -209,7 +210,7 @@ def main():
     p = subprocess.run([SHEAF, "init", "fs", "--servers", "2", "--port", str(first)], capture_output=True, text=True)
     check(p.returncode == 0, p.stderr)
     with open("fs/sheaf.conf", "a", encoding="utf-8") as f:
-        f.write(f"\n[nfs]\naddress = 127.0.0.1:{port}\nmetrics = 127.0.0.1:{metrics}\n"
+        f.write(f"\n[nfs]\naddress = [::]:{port}\nmetrics = 127.0.0.1:{metrics}\n"
                 "[export.data]\npath = /\nsquash = none\ninsecure = yes\n")
     sheaf("start")
     try:
@@ -220,6 +221,7 @@ def main():
         if asks_portmapper(NFS, 6) == port:
             copies("portmapper")
             shows_exports("portmapper")
+            shows_exports("portmapper", "::1")
         else:
             print("portmapper: left out, since port 111 is not free or not permitted")
         sheaf("nfs", "stop")
