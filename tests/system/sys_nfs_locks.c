@@ -265,6 +265,44 @@ static void the_portmapper_knows_the_port(void)
 	CHECK_EQ(l.n_entries, 13);
 }
 
+/* What rpcbind tells of NFS to a client that has reached it at `asked`. */
+static void check_address(const char *netid, const char *asked, const char *want)
+{
+	struct wire_rpcbind_entry a = { .program = NFS3_PROGRAM,
+					.version = NFS3_VERSION,
+					.netid = wire_text(netid),
+					.address = wire_text(asked) };
+	struct wire_rpcbind_address r;
+	char full[64] = "";
+
+	if (want[0])
+		snprintf(full, sizeof(full), "%s.%u.%u", want, port >> 8, port & 0xff);
+	for (uint32_t version = RPCBIND_VERSION3; version <= RPCBIND_VERSION4; version++) {
+		nfs_call(&n, PORTMAP_PROGRAM, version, RPCBIND_GETADDR,
+			 XDR_ANY(xdr_wire_rpcbind_entry), &a, XDR_ANY(xdr_wire_rpcbind_address),
+			 &r);
+		CHECK_EQ(r.address.len, strlen(full));
+		CHECK(memcmp(r.address.p, full, r.address.len) == 0);
+	}
+}
+
+static void rpcbind_tells_the_address(void)
+{
+	struct wire_rpcbind_list l;
+
+	check_address("tcp", "192.0.2.1.0.111", "192.0.2.1");
+	check_address("tcp", "", "0.0.0.0");
+	check_address("tcp", "0.111", "0.0.0.0");
+	check_address("tcp", "::1.0.111", "0.0.0.0");
+	check_address("tcp", "192.0.2.1\n.0.111", "0.0.0.0");
+	check_address("udp", "192.0.2.1.0.111", ""); /* NFS has no datagrams */
+	check_address("tcp6", "::1.0.111", ""); /* this gateway has no IPv6 */
+	check_address("ticlts", "", "");
+	nfs_call(&n, PORTMAP_PROGRAM, RPCBIND_VERSION4, RPCBIND_DUMP, NULL, NULL,
+		 XDR_ANY(xdr_wire_rpcbind_list), &l);
+	CHECK_EQ(l.n_entries, 13);
+}
+
 static void begin(void)
 {
 	cluster_create(&c, NULL);
@@ -290,4 +328,5 @@ static void end(void)
 SYS_MAIN(NULL, begin, end, TEST(locks_of_owners_conflict), TEST(locks_of_sheaf_clients_conflict),
 	 TEST(a_waiting_lock_is_granted_by_a_call), TEST(a_cancelled_lock_is_not_granted),
 	 TEST(a_restarted_client_loses_its_locks), TEST(a_killed_gateway_leaves_no_locks),
-	 TEST(stale_and_foreign_files_are_refused), TEST(the_portmapper_knows_the_port))
+	 TEST(stale_and_foreign_files_are_refused), TEST(the_portmapper_knows_the_port),
+	 TEST(rpcbind_tells_the_address))
