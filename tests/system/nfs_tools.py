@@ -149,7 +149,19 @@ def copies(name, more=""):
     print(name)
 
 
+def has_ipv6():
+    try:
+        with socket.socket(socket.AF_INET6) as s:
+            s.bind(("::1", 0))
+        return True
+    except OSError:
+        return False
+
+
 def shows_exports(name, host="127.0.0.1"):
+    if ":" in host and not has_ipv6():
+        print(f"{name}: without IPv6")
+        return
     if not shutil.which("showmount"):
         print(f"{name}: without showmount, which nfs-common has")
         return
