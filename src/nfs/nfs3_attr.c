@@ -174,6 +174,9 @@ int set3_apply(struct nfs_call *c, const struct sheaf_handle *h, const struct wi
 	unsigned which = set3_of(a, &in);
 	int r = a->size ? truncate_for(c, h, *a->size) : 0;
 
+	/* A new size sets mtime itself; to set it alone, the caller would have to be the owner. */
+	if (a->size)
+		which &= ~(unsigned)SHEAF_SET_MTIME_NOW;
 	if (!r && which)
 		r = sheaf_h_setattr(c->g->fs, &c->cred, *h, which, &in, out);
 	if (!r && !which)

@@ -378,6 +378,27 @@ static void a_guard_protects_attributes(void)
 	CHECK_EQ(r.change.after->mtime.seconds, 1234567890);
 }
 
+/* As the kernel's client does for ftruncate(2). */
+static void who_may_write_may_truncate(void)
+{
+	struct wire_setattr3_args a = { 0 };
+	struct wire_change3_res r;
+	struct nfs_handle h;
+	uint64_t size = 3;
+
+	CHECK_EQ(nfs_create(&root, &top, "cut", CREATE3_GUARDED, 0666, &h), NFS3_OK);
+	CHECK_EQ(nfs_write(&root, &h, 0, "Content", 7, STABLE3_FILE, NULL), NFS3_OK);
+	a.object = nfs_bytes(&h);
+	a.attributes.size = &size;
+	a.attributes.mtime.how = TIME3_SERVER;
+	NFS3(&user, NFS3_SETATTR, setattr3_args, &a, change3_res, &r);
+	CHECK_EQ(r.status, NFS3_OK);
+	CHECK(r.change.after && r.change.after->size == 3);
+	a.attributes.size = NULL;
+	NFS3(&user, NFS3_SETATTR, setattr3_args, &a, change3_res, &r);
+	CHECK_EQ(r.status, NFS3_EPERM);
+}
+
 /* ---- listings ---- */
 
 #define NAMES 700
@@ -860,11 +881,11 @@ SYS_MAIN(NULL, begin, end, TEST(paths_of_exports_are_mounted), TEST(exports_are_
 	 TEST(an_owner_writes_what_its_mode_forbids), TEST(names_are_made_and_removed),
 	 TEST(changes_tell_the_state_before), TEST(special_files_are_made),
 	 TEST(bad_names_are_refused), TEST(an_exclusive_create_can_be_repeated),
-	 TEST(a_guard_protects_attributes), TEST(listings_are_complete), TEST(users_are_squashed),
-	 TEST(access_is_told), TEST(access_control_lists_are_honoured),
-	 TEST(the_file_system_describes_itself), TEST(a_removed_export_makes_handles_stale),
-	 TEST(forged_handles_are_refused), TEST(unknown_calls_are_answered),
-	 TEST(records_come_in_any_pieces), TEST(what_is_no_call_ends_the_connection),
-	 TEST(retransmissions_get_the_first_reply), TEST(many_calls_may_be_sent_at_once),
-	 TEST(a_slow_reader_holds_up_nobody), TEST(a_thousand_connections_are_served),
-	 TEST(it_stops_and_uses_no_processor_when_idle))
+	 TEST(a_guard_protects_attributes), TEST(who_may_write_may_truncate),
+	 TEST(listings_are_complete), TEST(users_are_squashed), TEST(access_is_told),
+	 TEST(access_control_lists_are_honoured), TEST(the_file_system_describes_itself),
+	 TEST(a_removed_export_makes_handles_stale), TEST(forged_handles_are_refused),
+	 TEST(unknown_calls_are_answered), TEST(records_come_in_any_pieces),
+	 TEST(what_is_no_call_ends_the_connection), TEST(retransmissions_get_the_first_reply),
+	 TEST(many_calls_may_be_sent_at_once), TEST(a_slow_reader_holds_up_nobody),
+	 TEST(a_thousand_connections_are_served), TEST(it_stops_and_uses_no_processor_when_idle))
