@@ -3,8 +3,9 @@
  * all units become chains; a chain is posted with one doorbell and has one completion, that of its
  * last work request. So the data of a read and its reply are one chain.
  *
- * Messages leave before data, except replies, which follow the data of their request. Where the
- * card does not keep the order, they wait until the data have arrived.
+ * Messages leave before data, except replies, which follow the data of their request, and a CANCEL,
+ * which follows its request. Where the card does not keep the order, replies wait until the data
+ * have arrived.
  *
  * Threads: the loop's. Buffers: lent until the unit has completed. Errors: a failed work request
  * closes the link; all units end when the queue pair is gone. */
@@ -137,6 +138,7 @@ static int queue_long(struct rdma_link *r, struct msg *m)
 			return -ENOMEM;
 		part->len = MIN(m->len - at, (uint32_t)MSG_SHORT);
 		part->behind = m->behind;
+		part->tag = m->tag;
 		memcpy(part->body, m->body + at, part->len);
 		r->l->account->copied += part->len;
 		more.length = part->len;
@@ -159,9 +161,21 @@ static bool has_data_of(const struct list *units, uint64_t tag)
 	return false;
 }
 
+/* Client: does the request of this tag wait, in parts? Its CANCEL must not overtake it. */
+static bool has_parts_of(const struct list *units, uint64_t tag)
+{
+	const struct rdma_unit *u;
+
+	list_for_each(u, units, link)
+		if (u->kind == RDMA_MESSAGE && u->m->tag == tag)
+			return true;
+	return false;
+}
+
 void rdma_message(struct rdma_link *r, struct msg *m)
 {
-	bool follows = m->behind && has_data_of(&r->bulk, m->behind);
+	bool follows = r->l->dialled ? has_parts_of(&r->bulk, m->tag) :
+				       m->behind && has_data_of(&r->bulk, m->behind);
 	int e;
 
 	if (m->len > MSG_SHORT && rdma_offer(r, m))

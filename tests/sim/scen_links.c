@@ -471,6 +471,48 @@ static void requests_are_fetched(struct world *w)
 	scene_met(w);
 }
 
+/* A CANCEL that leaves in the same turn as its request, which travels in parts, arrives behind it:
+ * the server stops before it has moved all of its data. */
+static void cancels_follow_parts(struct world *w)
+{
+	static struct iovec iov[SEGMENTS_MAX];
+	const struct extent all = { 0, BYTES };
+	struct client *c = w->actors[0].client;
+	uint64_t wrote, rounds = 20;
+	struct cfile *f;
+	struct cop *call;
+	int64_t r;
+
+	scene_cards(w);
+	w->conf.stripe_unit = BYTES;
+	client_set_mover(c, METHOD_GATHER);
+	f = scene_open(w, 0, "f", O_CREAT | O_RDWR);
+	for (size_t i = 0; i < SEGMENTS_MAX; i++)
+		iov[i] = (struct iovec){ memory + (i ^ 1) * (BYTES / SEGMENTS_MAX),
+					 BYTES / SEGMENTS_MAX };
+	memset(memory, 7, BYTES);
+	call = scene_call(w, 0);
+	client_write(call, f, iov, SEGMENTS_MAX, &all, 1);
+	r = scene_end(w, call);
+	scene_check(w, r == BYTES, "a write of many pieces: %d", (int)r);
+	wrote = w->sim.injected[SIM_CARD_WROTE];
+	for (uint64_t i = 0; i < rounds && !w->failed; i++) {
+		c->peers[0].link->peer_fetches = false;
+		call = scene_call(w, 0);
+		client_read(call, f, iov, SEGMENTS_MAX, &all, 1);
+		end_transfers(w, false);
+		r = scene_end(w, call);
+		scene_check(w, r == -EINTR, "a read that was cancelled: %d", (int)r);
+	}
+	wrote = w->sim.injected[SIM_CARD_WROTE] - wrote;
+	scene_check(w, wrote < rounds * SEGMENTS_MAX, "every read went on to its end");
+	check_accesses(w);
+	if (w->failed)
+		return;
+	scene_close(w, 0, f);
+	scene_met(w);
+}
+
 /* ---- the limit of registered memory ---- */
 
 #define PINNED_MAX (600 * KIB) /* two transfers of MOVE_BYTES */
@@ -749,6 +791,7 @@ const struct scenario scenes_links[] = {
 	{ "rdma-slow-requests", slow_requests_end, 1, 1, 1, false },
 	{ "rdma-fetch-without-memory", fetch_without_memory, 1, 1, 1, false },
 	{ "rdma-requests-fetched", requests_are_fetched, 1, 1, 2, false },
+	{ "rdma-cancel-behind-parts", cancels_follow_parts, 1, 1, 1, false },
 	{ "rdma-packed-reads", packed_reads_are_exact, 1, 1, 1, false },
 	{ "rdma-driven", writes_are_driven, 1, 1, 1, false },
 	{ "rdma-reason-told", reason_is_told, 1, 1, 1, false },
