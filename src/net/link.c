@@ -631,7 +631,9 @@ int link_check_head(struct link *l, const struct wire_frame_head *h)
 	bool is_of_rdma = h->kind >= FRAME_INVITE && h->kind <= FRAME_FETCH;
 
 	if (h->kind == FRAME_DATA)
-		return l->state == LINK_UP && h->length <= CHUNK_MAX ? 0 : -EPROTO;
+		return l->state == LINK_UP && h->length <= CHUNK_MAX ?
+			       0 :
+			       link_fault(l, "data before the link is up, or too many");
 	if (is_of_rdma || goes_by_rdma)
 		return link_fault(l, "a frame by TCP that must come by RDMA");
 	return check_head(l, h);
@@ -643,6 +645,6 @@ int link_check_rdma(struct link *l, const struct wire_frame_head *h)
 	    h->kind == FRAME_ATTACH || h->kind == FRAME_ATTACHED || h->kind == FRAME_WORKING)
 		return link_fault(l, "a frame by RDMA that must come by TCP");
 	if (h->kind == FRAME_MORE || h->kind == FRAME_CREDIT)
-		return h->length <= MSG_SHORT ? 0 : -EPROTO;
+		return h->length <= MSG_SHORT ? 0 : link_fault(l, "a part that is too long");
 	return check_head(l, h);
 }

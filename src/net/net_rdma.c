@@ -173,8 +173,9 @@ static int take_message(struct rdma_link *r, struct msg *m, uint32_t len)
 	int e;
 
 	xdr_decoder(&x, m->head, FRAME_HEAD, NULL);
-	e = xdr_wire_frame_head(&x, &h) && h.magic == SHEAF_MAGIC ? link_check_rdma(r->l, &h) :
-								    -EPROTO;
+	e = xdr_wire_frame_head(&x, &h) && h.magic == SHEAF_MAGIC ?
+		    link_check_rdma(r->l, &h) :
+		    link_fault(r->l, "a message by RDMA without the head of a frame");
 	if (!e && h.length != len && (len > h.length || h.kind == FRAME_MORE))
 		e = link_fault(r->l, "a message of another length than it says");
 	if (e) {
@@ -215,7 +216,7 @@ void rdma_received(struct rdma_link *r, struct msg *m, uint32_t len)
 	m = msg_spare_slab(m); /* a request may stay for long, and receives need slabs */
 
 	if (!e && len < FRAME_HEAD)
-		e = -EPROTO;
+		e = link_fault(r->l, "a message by RDMA that is too short");
 	if (e) {
 		msg_free(m);
 	} else {
@@ -502,7 +503,7 @@ int rdma_asked(struct link *l, struct msg *m)
 
 	msg_free(m);
 	if (is_wrong)
-		return -EPROTO;
+		return link_fault(l, "a wrong ATTACH");
 	l->asked_rdma = true;
 	if (e) {
 		if (r) {
@@ -529,7 +530,8 @@ int rdma_attached(struct link *l, struct msg *m)
 	struct rdma_link *r = l->rdma;
 	struct wire_attach a;
 	char why[RDMA_WHY_MAX];
-	int e = decode_attach(m, &a) && r && !r->is_connected ? 0 : -EPROTO;
+	int e = decode_attach(m, &a) && r && !r->is_connected ? 0 :
+								link_fault(l, "a wrong ATTACHED");
 
 	if (!e && a.status) {
 		snprintf(why, sizeof(why), "the server: %.*s", (int)a.why.len,

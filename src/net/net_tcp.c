@@ -144,7 +144,7 @@ static int on_pull(struct tcp_link *t, const struct wire_frame_head *h)
 
 	if (d &&
 	    (d->access != CAP_READ || h->at > d->view->length || h->want > d->view->length - h->at))
-		return -EPROTO;
+		return link_fault(&t->l, "a PULL of memory that it may not read");
 	if (t->n_pulled >= QUEUE_MAX)
 		return -EBADMSG;
 	x = xfer_new(t->l.net, h->tag, h->at, NULL, 0, NULL);
@@ -181,7 +181,7 @@ static int on_data_head(struct tcp_link *t, const struct wire_frame_head *h)
 
 		if (d && (d->access != CAP_WRITE || h->at > d->view->length ||
 			  h->length > d->view->length - h->at))
-			return -EPROTO;
+			return link_fault(&t->l, "data for memory that it may not write");
 		t->rx_desc = d; /* NULL: retracted, the bytes are dropped */
 		if (d)
 			d->moved = t->l.net->loop->now;
@@ -190,7 +190,7 @@ static int on_data_head(struct tcp_link *t, const struct wire_frame_head *h)
 	t->rx_get = find_get(t, h->id);
 	if (!t->rx_get || h->at != t->rx_get->at + t->rx_get->done ||
 	    h->length > t->rx_get->len - t->rx_get->done)
-		return -EPROTO;
+		return link_fault(&t->l, "data that were not asked for");
 	if (!t->rx_get->done)
 		link_note_delay(&t->l, t->rx_get);
 	return 0;
@@ -289,7 +289,7 @@ static int sink_data_end(void *arg, int32_t status)
 	else if (x->done == x->len)
 		xfer_end(x, 0);
 	else if (t->in.h.length == 0)
-		return -EPROTO;
+		return link_fault(&t->l, "a part of data without a byte");
 	gets_received(t, t->in.h.length);
 	return 0;
 }

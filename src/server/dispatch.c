@@ -372,8 +372,10 @@ void srv_request(void *owner, struct link *l, uint64_t tag, struct msg *m)
 		turn_away(s, -EBUSY);
 		return;
 	}
+	if (r == -EPROTO)
+		link_fault(l, "a request that cannot be decoded");
 	if (!r && (tag & ~TAG_STREAM) != ((uint64_t)s->head.slot << 32 | s->head.sequence))
-		r = -EPROTO;
+		r = link_fault(l, "a request of another slot or sequence than its frame");
 	if (!r && !(s->row->wire->flags & OPF_NO_SESSION)) {
 		if (!l->session || l->session->doomed || l->session->id != s->head.session) {
 			if (session_find(&srv->sessions, s->head.session) != l->session)
