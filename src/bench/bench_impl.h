@@ -25,7 +25,7 @@
 #define BENCH_BLOCK (4 * MIB)
 #define BENCH_UNIT (256 * KIB) /* stripe unit of the measured files */
 #define BENCH_PING 64 /* bytes each way of a raw ping-pong */
-#define BENCH_MORE 4 /* additional results of a job */
+#define BENCH_MORE 5 /* additional results of a job */
 #define BENCH_MAX_FILES 5000 /* files that one client creates in one measurement */
 /* Of all benchmarks together, with the longest list of client counts; cases: of one benchmark. */
 #define BENCH_MAX_ROWS 4096

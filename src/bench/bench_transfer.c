@@ -5,9 +5,9 @@
  * A client moves 128 or 1,024 segments: with one call per segment; with one call that packs them,
  * that lets the kernel gather them, or that lets the library choose; and, as the ideal, the same
  * number of bytes in one piece. The segments are apart in memory only, or in the file as well. The
- * file exists before and is cached by the servers. One client also has typed access
- * (bench_typed.c). Several clients move 128 segments, or 4 of 1 MiB, at the same time, each in its
- * own range of one file.
+ * file exists before and is cached by the servers. Where RDMA is required (SHEAF_NET=rdma), a
+ * write may also be driven by the client. One client also has typed access (bench_typed.c). Several
+ * clients move 128 segments, or 4 of 1 MiB, at the same time, each in its own range of one file.
  *
  * The movers of a point, and the ideal, of one client take turns in one measurement, call by call:
  * what a server did before, the processors on which it runs and the pages that its sockets get
@@ -40,7 +40,7 @@ static const struct pattern {
 } patterns[] = { { "scattered in memory", "memory", 1 },
 		 { "scattered in memory and file", "both", 2 } };
 
-enum { MULTIPLE, PACK, GATHER, CHOICE, IDEAL, ALTERNATIVES };
+enum { MULTIPLE, PACK, GATHER, DRIVEN, CHOICE, IDEAL, ALTERNATIVES };
 #define TURNS (ALTERNATIVES - PACK) /* the alternatives from PACK on take turns */
 static_assert(TURNS <= BENCH_MORE, "a measurement has a result for each of them");
 static const struct alternative {
@@ -50,6 +50,7 @@ static const struct alternative {
 	[MULTIPLE] = { "multiple calls", SHEAF_MOVER_AUTO },
 	[PACK] = { "pack", SHEAF_MOVER_PACK },
 	[GATHER] = { "gather", SHEAF_MOVER_GATHER },
+	[DRIVEN] = { "driven", SHEAF_MOVER_DRIVEN },
 	[CHOICE] = { "our choice", SHEAF_MOVER_AUTO },
 	[IDEAL] = { "contiguous", SHEAF_MOVER_AUTO },
 };
@@ -98,16 +99,28 @@ static void shuffle(int *order, int n)
 	}
 }
 
-/* Calls of all alternatives in turn. Stores the median times. The ideal takes part where the file
- * is contiguous. */
+/* Does this alternative take part in a measurement of one client? The ideal needs a contiguous
+ * file; only a write over RDMA can be driven by the client. */
+static bool takes_part(int a, bool writes, bool is_contiguous)
+{
+	const char *net = getenv("SHEAF_NET");
+
+	if (a == DRIVEN)
+		return writes && net && strcmp(net, "rdma") == 0;
+	return a != IDEAL || is_contiguous;
+}
+
+/* Calls of all alternatives in turn. Stores the median times. */
 static int do_turns(struct bench_worker *w)
 {
 	static uint64_t took[TURNS][MAX_TURNS];
-	int order[TURNS] = { PACK, GATHER, CHOICE, IDEAL };
-	int n = w->job->stride == w->job->size ? TURNS : TURNS - 1, r = 0;
 	uint64_t end = time_now() + TURNS * SLICE_NS;
+	int order[TURNS], n = 0, r = 0;
 	size_t turns = 0;
 
+	for (int a = PACK; a < ALTERNATIVES; a++)
+		if (takes_part(a, w->job->out, w->job->stride == w->job->size))
+			order[n++] = a;
 	do {
 		shuffle(order, n);
 		for (int i = 0; !r && i < n; i++)
@@ -143,6 +156,13 @@ static int measure_gather(struct bench *b, struct bench_case *c, double *value)
 {
 	(void)b;
 	*value = turn_speed(c, GATHER);
+	return 0;
+}
+
+static int measure_driven(struct bench *b, struct bench_case *c, double *value)
+{
+	(void)b;
+	*value = turn_speed(c, DRIVEN);
 	return 0;
 }
 
@@ -189,6 +209,7 @@ static void add(struct bench *b, const struct point *pt, const struct pattern *p
 	static int (*const measure[ALTERNATIVES])(struct bench * b, struct bench_case * c,
 						  double *value) = { [PACK] = measure_pack,
 								     [GATHER] = measure_gather,
+								     [DRIVEN] = measure_driven,
 								     [CHOICE] = measure_choice,
 								     [IDEAL] = measure_ideal };
 	bool many = pt->clients > 1, whole = many && a == IDEAL;
@@ -236,7 +257,7 @@ static void add_point(struct bench *b, const struct point *pt)
 {
 	for (size_t p = 0; p < ARRAY_LEN(patterns); p++)
 		for (int a = 0; a < ALTERNATIVES; a++)
-			if (a != IDEAL || patterns[p].stride == 1)
+			if (takes_part(a, pt->way == 1, patterns[p].stride == 1))
 				add(b, pt, &patterns[p], a);
 }
 
@@ -336,7 +357,12 @@ static const struct bench_row *worst(struct bench *b, const char *name, int clie
 	return bench_worst_point(b, name_of(full, name, clients), r->row, r->n, highest);
 }
 
-/* Time of the library's choice to that of the better mover. All other ratios are of speeds. */
+static const struct bench_row *faster(const struct bench_row *a, const struct bench_row *b)
+{
+	return !b || (a && a->median > b->median) ? a : b;
+}
+
+/* Time of the library's choice to that of the best mover. All other ratios are of speeds. */
 static void judge_choice(struct bench *b, int clients)
 {
 	const struct bench_row *row;
@@ -346,12 +372,11 @@ static void judge_choice(struct bench *b, int clients)
 	for (size_t i = 0; point_at(i, clients, &pt); i++)
 		for (size_t k = 0; k < ARRAY_LEN(patterns); k++) {
 			const struct pattern *p = &patterns[k];
-			const struct bench_row *pack = find(b, &pt, p, PACK);
-			const struct bench_row *gather = find(b, &pt, p, GATHER);
-			bool packs = pack && gather && pack->median > gather->median;
+			const struct bench_row *best =
+				faster(find(b, &pt, p, PACK), find(b, &pt, p, GATHER));
 
-			put(b, &r, "choice", &pt, p, packs ? pack : gather,
-			    find(b, &pt, p, CHOICE));
+			best = faster(best, find(b, &pt, p, DRIVEN));
+			put(b, &r, "choice", &pt, p, best, find(b, &pt, p, CHOICE));
 		}
 	row = worst(b, "transfer_choice", clients, &r, true);
 	if (clients == 1)
@@ -435,14 +460,19 @@ static void plot(struct bench *b, const char *name, const char *title, int clien
 	p->line = p->log = true;
 	p->x_label = "bytes of a segment";
 	p->n_groups = (int)n_sizes;
-	for (int s = 0; s < ALTERNATIVES; s++)
-		bench_plot_series(p, "%s", alternatives[s].name);
-	for (int g = 0; g < p->n_groups; g++) {
-		struct point pt = { count, sizes[g], way, clients };
-
+	for (int g = 0; g < p->n_groups; g++)
 		bench_size_text(p->groups[g], sizeof(p->groups[g]), sizes[g]);
-		for (int s = 0; s < p->n_series; s++)
-			p->cell[g][s] = find(b, &pt, pattern, s);
+	for (int a = 0; a < ALTERNATIVES; a++) {
+		int s = p->n_series;
+
+		if (a == DRIVEN && !takes_part(a, way == 1, true))
+			continue;
+		bench_plot_series(p, "%s", alternatives[a].name);
+		for (int g = 0; g < p->n_groups; g++) {
+			struct point pt = { count, sizes[g], way, clients };
+
+			p->cell[g][s] = find(b, &pt, pattern, a);
+		}
 	}
 }
 
