@@ -19,7 +19,7 @@ serve() {
 	# A call waits for longer than the longest interruption, and so do leases.
 	sed -i 's/^timeout = .*/timeout = 200/; s/^lease = .*/lease = 400/; s|^\[cluster\]$|&\ntrust = 10.9.0.0/24|' \
 		"$SHEAF_CONF"
-	expect 0 start
+	start_servers
 	cp -r fs "$shared/fs.new" && mv "$shared/fs.new" "$shared/fs" || fail "no copy of the cluster file"
 	until [ -e $shared/end ]; do
 		if [ -e $shared/cut ] && [ -z "$down" ]; then

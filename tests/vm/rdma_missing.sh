@@ -31,8 +31,8 @@ client "device = rxe1"
 expect 0 stop
 (
 	ulimit -l 64
-	weak "$sheaf" start
-) || fail "no start"
+	as=weak start_servers
+) || exit 1
 grep -q "warn net no RDMA: .*raise the limit of locked memory" fs/server0/sheafd.log || fail "the log does not say it"
 goes tcp "the server: cannot register 64 MiB of buffers: raise the limit of locked memory"
 unserve
@@ -42,7 +42,7 @@ serve 10.9.0.1 "device = rxe0"
 client "device = rxe1"
 expect 0 stop
 ip link set v0 down
-expect 0 start
+start_servers
 grep -q "warn net no RDMA: port 1 of rxe0 is down" fs/server0/sheafd.log || fail "the log does not say it"
 goes tcp "is down" # both ports are, at the ends of one cable
 ip link set v0 up

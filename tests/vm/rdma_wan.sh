@@ -14,7 +14,7 @@ sed 's/^address = 10.9.0.1:/address = server0:/' "$SHEAF_CONF" >fs/client.conf
 printf '\n[rdma]\ndevice = rxe0\n' >>"$SHEAF_CONF"
 printf '\n[rdma]\ndevice = rxe1\n' >>fs/client.conf
 echo "10.9.0.1 server0" >>/etc/hosts
-expect 0 start
+start_servers
 
 cat >measure.py <<'END'
 import ctypes, json, os, sys, time
