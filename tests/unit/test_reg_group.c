@@ -101,6 +101,14 @@ static bool keep(void *arg, const struct mapping *m)
 	return f->n < 16;
 }
 
+/* The parts of the mappings within s; others may join a mapping from outside. */
+static bool is_same(const struct mapping *a, const struct mapping *b, struct span s)
+{
+	return MAX(a->at.start, s.start) == MAX(b->at.start, s.start) &&
+	       MIN(a->at.end, s.end) == MIN(b->at.end, s.end) && a->is_readable == b->is_readable &&
+	       a->is_writable == b->is_writable && a->is_private_memory == b->is_private_memory;
+}
+
 static void mappings_are_found_in_both_ways(void)
 {
 	uintptr_t page = page_size();
@@ -118,7 +126,8 @@ static void mappings_are_found_in_both_ways(void)
 	CHECK_EQ(maps_walk_text(fd, s, keep, &b), 0);
 	CHECK_EQ(a.n, 6);
 	CHECK_EQ(b.n, 6);
-	CHECK(memcmp(a.of, b.of, sizeof(a.of)) == 0);
+	for (int i = 0; i < a.n; i++)
+		CHECK(is_same(&a.of[i], &b.of[i], s));
 	CHECK_EQ(a.of[1].at.start, s.start + 2 * page);
 	CHECK(a.of[1].is_writable && a.of[1].is_private_memory);
 	CHECK(a.of[2].is_readable && !a.of[2].is_writable);
