@@ -44,7 +44,9 @@ struct lane {
 	uint32_t refreshes;
 	struct space_wait space_wait;
 	bool small; /* data travel inside the message */
-	bool may_be_short; /* a read: bytes that are not sent must keep their values */
+	/* A read: bytes that are not sent must keep their values. Also in later parts of the lane:
+	 * most of them are behind the end of the object, too. */
+	bool may_be_short;
 	bool refreshes_source; /* the capability of the copy's source is being refreshed */
 	uint64_t epoch, source_epoch; /* of the capabilities sent */
 	uint64_t sent_at; /* when the part was sent */

@@ -480,6 +480,8 @@ int rdma_invited(struct rdma_link *r, const struct wire_frame_head *h, struct ms
 			return link_fault(r->l, "an invitation with a wrong range");
 		len += list[i].length;
 	}
+	if (xdr_left(&x))
+		return link_fault(r->l, "an invitation with bytes behind its ranges");
 	if (e && e->n_fills >= FILLS_MAX)
 		return -EBADMSG;
 	if (!e || d->access != CAP_READ)
