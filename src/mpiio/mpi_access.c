@@ -30,7 +30,7 @@ static int pack_external(struct maccess *a)
 	if (a->count > INT_MAX)
 		return MPI_ERR_COUNT;
 	a->packed = malloc(a->bytes ? a->bytes : 1);
-	if (!a->packed)
+	if (!a->packed || sheaf_type_bytes(a->bytes, &a->packed_type))
 		return MPI_ERR_NO_MEM;
 	if (a->write && PMPI_Pack_external("external32", a->buf, (int)a->count, a->type, a->packed,
 					   (MPI_Aint)a->bytes, &at))
@@ -68,6 +68,8 @@ int maccess_begin(struct maccess *a, struct mfile *f, bool write, MPI_Offset off
 		return MPI_ERR_IO; /* the standard wants whole etypes */
 	if (a->bytes && !v->file->size)
 		return MPI_ERR_IO;
+	if (a->bytes && !buf && !mcontents_is_derived(type)) /* else it may be MPI_BOTTOM */
+		return MPI_ERR_BUFFER;
 	if (a->bytes && sheaf_type_pieces(v->file->t, (uint64_t)v->disp, a->skip + a->bytes - 1, 1,
 					  &last, 1) != 1)
 		return MPI_ERR_ARG; /* it would end behind the largest offset */
@@ -80,6 +82,8 @@ void maccess_end(struct maccess *a)
 	a->mem = NULL;
 	free(a->packed);
 	a->packed = NULL;
+	sheaf_type_free(a->packed_type);
+	a->packed_type = NULL;
 }
 
 /* Where a dense side begins; NULL: it is not dense. */
@@ -98,41 +102,24 @@ static int64_t dense_offset(const struct maccess *a)
 	return v->file->is_dense ? v->disp + v->file->lower + (int64_t)a->skip : -1;
 }
 
-int maccess_memory(const struct maccess *a, struct sheaf_type **own, const struct sheaf_type **t,
-		   void **base, uint64_t *count)
+const struct sheaf_type *maccess_memory(const struct maccess *a, void **base, uint64_t *count)
 {
-	*own = NULL;
-	*t = a->mem->t;
-	*base = a->buf;
-	*count = (uint64_t)a->count;
-	if (a->packed) {
-		int r = sheaf_type_bytes(a->bytes, own);
-
-		*t = *own;
-		*base = a->packed;
-		*count = 1;
-		return r;
-	}
-	return 0;
+	*base = a->packed ? a->packed : a->buf;
+	*count = a->packed ? 1 : (uint64_t)a->count;
+	return a->packed ? a->packed_type : a->mem->t;
 }
 
 static ssize_t move_typed(const struct maccess *a)
 {
 	const struct mview *v = &a->f->view;
-	const struct sheaf_type *t;
-	struct sheaf_type *own;
 	uint64_t count;
 	void *base;
-	ssize_t r = maccess_memory(a, &own, &t, &base, &count);
+	const struct sheaf_type *t = maccess_memory(a, &base, &count);
 
-	if (!r && a->write)
-		r = sheaf_write_view(a->f->f, base, t, count, (uint64_t)v->disp, v->file->t,
-				     a->skip);
-	else if (!r)
-		r = sheaf_read_view(a->f->f, base, t, count, (uint64_t)v->disp, v->file->t,
-				    a->skip);
-	sheaf_type_free(own);
-	return r;
+	return a->write ? sheaf_write_view(a->f->f, base, t, count, (uint64_t)v->disp, v->file->t,
+					   a->skip) :
+			  sheaf_read_view(a->f->f, base, t, count, (uint64_t)v->disp, v->file->t,
+					  a->skip);
 }
 
 static ssize_t move(struct maccess *a)
@@ -205,19 +192,21 @@ ssize_t maccess_move(struct maccess *a)
 int maccess_start(struct maccess *a, struct sheaf_op **op)
 {
 	const struct mview *v = &a->f->view;
+	const struct sheaf_type *t;
 	char *mem = dense_memory(a);
 	int64_t off = dense_offset(a);
+	uint64_t count;
+	void *base;
 
 	mstats_count(a, M_TYPED, 1, a->bytes);
 	if (mem && off >= 0)
 		return a->write ? sheaf_pwrite_start(a->f->f, mem, a->bytes, off, op) :
 				  sheaf_pread_start(a->f->f, mem, a->bytes, off, op);
-	if (a->packed) /* the type of the buffer must live as long as the transfer */
-		return -EAGAIN;
-	return a->write ? sheaf_write_view_start(a->f->f, a->buf, a->mem->t, (uint64_t)a->count,
-						 (uint64_t)v->disp, v->file->t, a->skip, op) :
-			  sheaf_read_view_start(a->f->f, a->buf, a->mem->t, (uint64_t)a->count,
-						(uint64_t)v->disp, v->file->t, a->skip, op);
+	t = maccess_memory(a, &base, &count);
+	return a->write ? sheaf_write_view_start(a->f->f, base, t, count, (uint64_t)v->disp,
+						 v->file->t, a->skip, op) :
+			  sheaf_read_view_start(a->f->f, base, t, count, (uint64_t)v->disp,
+						v->file->t, a->skip, op);
 }
 
 int maccess_finish(struct maccess *a, ssize_t moved)
@@ -302,37 +291,44 @@ static int begin(struct mfile *f, const struct mcall *c, struct maccess *a)
 	MPI_Offset offset = 0;
 	int r = check_mode(f, c->write);
 
+	r = r ? r : mtype_check(c->type, f->comm);
 	r = r ? r : place(f, c, &offset);
 	memset(a, 0, sizeof(*a));
 	a->f = f;
 	return r ? r : maccess_begin(a, f, c->write, offset, c->buf, c->count, c->type);
 }
 
-static ssize_t move_chosen(struct maccess *a)
+static ssize_t move_chosen(struct maccess *a, int *class)
 {
 	struct mchoice c;
 	ssize_t r;
 
-	mchoice_begin(a, &c);
+	*class = mchoice_begin(a, &c, *class);
+	if (*class)
+		return 0;
 	r = c.two_phase ? mtwophase(a) : maccess_move(a);
-	mchoice_end(a, &c);
+	*class = mchoice_end(a, &c, merror_class((int)MIN(r, 0)));
 	return r;
 }
 
-/* A process that cannot take part must not leave the others waiting. */
+/* An error of one process is an error of all: none is left waiting, and each one knows that the
+ * file does not have all data. */
 static ssize_t move_collective(struct maccess *a, int *class)
 {
-	enum mmethod how = a->f->hints.method;
-	int all;
+	struct mfile *f = a->f;
+	enum mmethod how = f->is_atomic ? M_TYPED : f->hints.method;
+	ssize_t r = 0;
 
-	if ((how != M_AUTO && how != M_TWO_PHASE) || a->f->n_ranks == 1 || a->f->is_atomic)
+	if (f->n_ranks == 1)
 		return *class ? 0 : maccess_move(a);
-	all = merror_all(a->f->comm, *class);
-	if (all) {
-		*class = *class ? *class : all;
-		return 0;
-	}
-	return how == M_AUTO ? move_chosen(a) : mtwophase(a);
+	if (how == M_AUTO)
+		return move_chosen(a, class);
+	if (how == M_TWO_PHASE)
+		*class = merror_all(f->comm, *class);
+	if (!*class)
+		r = how == M_TWO_PHASE ? mtwophase(a) : maccess_move(a);
+	*class = merror_all(f->comm, *class ? *class : merror_class((int)MIN(r, 0)));
+	return r;
 }
 
 int mcall_run(struct mfile *f, const struct mcall *c, MPI_Status *st)
@@ -413,6 +409,7 @@ static int place_ordered(struct mfile *f, const struct mcall *c, struct mcall *a
 	MPI_Offset start = 0, etypes = 0;
 	int r = check_mode(f, c->write);
 
+	r = r ? r : mtype_check(c->type, f->comm);
 	r = r ? r : etypes_of(f, c, &etypes);
 	mine = etypes;
 	r = merror_all(f->comm, r);
@@ -437,7 +434,7 @@ int mcall_ordered(struct mfile *f, const struct mcall *c, MPI_Status *st)
 	struct mcall at;
 	int r = place_ordered(f, c, &at);
 
-	return r ? r : mcall_run(f, &at, st);
+	return r ? r : merror_all(f->comm, mcall_run(f, &at, st));
 }
 
 int mcall_ordered_begin(struct mfile *f, const struct mcall *c, int which)

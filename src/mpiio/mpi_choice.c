@@ -5,7 +5,7 @@
  * faster one, and tries the other one again from time to time. Large pieces are never exchanged:
  * every process moves them as fast as an aggregator could.
  *
- * Threads: the caller's. Errors: none; without an answer of all processes, typed requests. */
+ * Threads: the caller's. Errors: those of all processes come with the numbers. */
 #include "mpiio/mpi_impl.h"
 
 #define LARGE_PIECE (int64_t)(16 * KIB)
@@ -36,31 +36,35 @@ static bool try_two_phase(const struct mtrial *t)
 	return t->ns[TWO_PHASE] < t->ns[TYPED];
 }
 
-void mchoice_begin(struct maccess *a, struct mchoice *c)
+int mchoice_begin(struct maccess *a, struct mchoice *c, int class)
 {
-	int64_t mine[2] = { a->bytes ? (int64_t)a->f->view.file->piece_bytes : 0,
-			    (int64_t)a->bytes },
-		most[2];
+	int64_t mine[3] = { a->bytes ? (int64_t)a->f->view.file->piece_bytes : 0, (int64_t)a->bytes,
+			    class },
+		most[3];
 
 	*c = (struct mchoice){ .begin = time_now() };
 	if (a->bytes && a->f->view.file->is_dense)
 		mine[0] = (int64_t)a->bytes;
-	if (PMPI_Allreduce(mine, most, 2, MPI_INT64_T, MPI_MAX, a->f->comm))
-		return;
+	if (PMPI_Allreduce(mine, most, 3, MPI_INT64_T, MPI_MAX, a->f->comm))
+		return MPI_ERR_OTHER;
 	if (most[0] >= LARGE_PIECE || most[1] >= LARGE_ACCESS || !most[1])
-		return;
+		return (int)most[2];
 	c->trial = &a->f->trials[a->write][class_of((uint64_t)most[0], (uint64_t)most[1])];
 	c->two_phase = try_two_phase(c->trial);
+	return (int)most[2];
 }
 
-void mchoice_end(struct maccess *a, struct mchoice *c)
+int mchoice_end(struct maccess *a, struct mchoice *c, int class)
 {
-	int64_t ns = (int64_t)(time_now() - c->begin), most;
+	int64_t mine[2] = { (int64_t)(time_now() - c->begin), class }, most[2];
 	struct mtrial *t = c->trial;
 
-	if (!t || PMPI_Allreduce(&ns, &most, 1, MPI_INT64_T, MPI_MAX, a->f->comm))
-		return;
-	if (!t->n[c->two_phase] || (uint64_t)most < t->ns[c->two_phase])
-		t->ns[c->two_phase] = (uint64_t)most;
+	if (PMPI_Allreduce(mine, most, 2, MPI_INT64_T, MPI_MAX, a->f->comm))
+		return MPI_ERR_OTHER;
+	if (!t || most[1])
+		return (int)most[1];
+	if (!t->n[c->two_phase] || (uint64_t)most[0] < t->ns[c->two_phase])
+		t->ns[c->two_phase] = (uint64_t)most[0];
 	t->n[c->two_phase]++;
+	return MPI_SUCCESS;
 }

@@ -159,10 +159,9 @@ static void open_first(struct mfile *f, struct opened *o)
 }
 
 /* The others become guests, or open the file themselves where that is not possible. */
-static int open_guest(struct mfile *f, const struct opened *o)
+static int open_guest(struct mfile *f, struct opened *o)
 {
-	struct opened ignored;
-	int r = connect(f, &ignored);
+	int r = connect(f, o);
 
 	if (r)
 		return MPI_ERR_IO;
@@ -175,8 +174,19 @@ static int open_guest(struct mfile *f, const struct opened *o)
 static void say_why(const struct mfile *f, const struct opened *o)
 {
 	if (*o->why)
-		fprintf(stderr, "libsheaf-mpiio: sheaf:%s cannot be opened: %s\n", f->name.path,
-			o->why);
+		fprintf(stderr, "libsheaf-mpiio: process %d cannot open sheaf:%s: %s\n", f->rank,
+			f->name.path, o->why);
+}
+
+/* Collective: the class of all; the lowest process with an error says why. */
+static int agree(const struct mfile *f, const struct opened *o, int class)
+{
+	int mine = class ? f->rank : f->n_ranks, first = f->n_ranks;
+	int all = merror_all(f->comm, class);
+
+	if (all && !PMPI_Allreduce(&mine, &first, 1, MPI_INT, MPI_MIN, f->comm) && first == f->rank)
+		say_why(f, o);
+	return all;
 }
 
 static int open_all(struct mfile *f, struct opened *o)
@@ -185,14 +195,10 @@ static int open_all(struct mfile *f, struct opened *o)
 
 	if (f->rank == 0)
 		open_first(f, o);
-	if (f->rank == 0)
-		say_why(f, o);
 	if (PMPI_Bcast(o, sizeof(*o), MPI_BYTE, 0, f->comm))
 		return MPI_ERR_OTHER;
-	if (o->class)
-		return o->class;
-	r = f->rank ? open_guest(f, o) : MPI_SUCCESS;
-	return merror_all(f->comm, r);
+	r = f->rank && !o->class ? open_guest(f, o) : o->class;
+	return agree(f, o, r);
 }
 
 /* Are the names and modes of all processes the same, and valid? */
@@ -272,9 +278,10 @@ int mfile_open(MPI_Comm comm, const struct mname *name, int amode, MPI_Info info
 {
 	struct mfile *f;
 	MPI_Comm own;
-	int r;
+	int r, is_inter = 0;
 
-	if (PMPI_Comm_dup(comm, &own))
+	if (comm == MPI_COMM_NULL || PMPI_Comm_test_inter(comm, &is_inter) || is_inter ||
+	    PMPI_Comm_dup(comm, &own))
 		return MPI_ERR_COMM;
 	PMPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN);
 	f = calloc(1, sizeof(*f));

@@ -68,6 +68,8 @@ struct mtype {
  * MPI_ERR_UNSUPPORTED_DATAREP */
 int mtype_get(MPI_Datatype type, enum mrep rep, struct mtype **out);
 void mtype_put(struct mtype *t);
+/* MPI_ERR_TYPE if this is no datatype, or one that is not committed; comm returns errors */
+int mtype_check(MPI_Datatype type, MPI_Comm comm);
 
 /* ---- mpi_contents.c: what a datatype was made of ---- */
 struct mcontents {
@@ -186,6 +188,7 @@ struct maccess {
 	uint64_t skip; /* byte of the view's data where it begins */
 	uint64_t bytes;
 	void *packed; /* external32: the converted data */
+	struct sheaf_type *packed_type;
 	enum mmethod method;
 };
 /* Prepares an access at `offset` etypes of the view: checks, decodes the type. */
@@ -232,20 +235,17 @@ struct mwalk {
 	uint64_t limit; /* file offset at which pieces are cut */
 	int error; /* -errno: it ended too early */
 	struct mside mem, file;
-	struct sheaf_type *own; /* of packed memory */
 };
 struct mpiece {
 	char *mem;
 	uint64_t offset, length;
 };
-int mwalk_begin(struct mwalk *w, const struct maccess *a); /* -errno */
+void mwalk_begin(struct mwalk *w, const struct maccess *a);
 void mwalk_seek(struct mwalk *w, uint64_t pos); /* right after mwalk_begin() */
 /* The next bytes that are contiguous on both sides; false: none are left below the limit. */
 bool mwalk_next(struct mwalk *w, uint64_t most, struct mpiece *out);
-void mwalk_end(struct mwalk *w);
-/* Where the memory of an access is: its type, its first copy, how many; *own is to be freed. */
-int maccess_memory(const struct maccess *a, struct sheaf_type **own, const struct sheaf_type **t,
-		   void **base, uint64_t *count);
+/* Where the memory of an access is: its type, its first copy, how many. */
+const struct sheaf_type *maccess_memory(const struct maccess *a, void **base, uint64_t *count);
 
 /* ---- mpi_methods.c: the ways that the hint sheaf_method compares ---- */
 ssize_t mmethod_multiple(struct maccess *a);
@@ -261,9 +261,10 @@ struct mchoice {
 	bool two_phase;
 	uint64_t begin;
 };
-/* Collective; the same answer in every process. */
-void mchoice_begin(struct maccess *a, struct mchoice *c);
-void mchoice_end(struct maccess *a, struct mchoice *c);
+/* Collective; the same choice in every process. They take the class of this process's error, and
+ * return the highest class of all. */
+int mchoice_begin(struct maccess *a, struct mchoice *c, int class);
+int mchoice_end(struct maccess *a, struct mchoice *c, int class);
 
 /* ---- mpi_shared.c: the shared pointer ---- */
 int mshared_add(struct mfile *f, MPI_Offset etypes, MPI_Offset *before); /* a class */

@@ -17,9 +17,12 @@ ssize_t mmethod_multiple(struct maccess *a)
 	struct mwalk *w = malloc(sizeof(*w));
 	struct mpiece p;
 	ssize_t n, all = 0;
-	int r = w ? mwalk_begin(w, a) : -ENOMEM;
 	uint64_t calls = 0;
+	int r = 0;
 
+	if (!w)
+		return -ENOMEM;
+	mwalk_begin(w, a);
 	while (!r && mwalk_next(w, UINT64_MAX, &p)) {
 		n = a->write ? sheaf_pwrite(a->f->f, p.mem, p.length, (off_t)p.offset) :
 			       sheaf_pread(a->f->f, p.mem, p.length, (off_t)p.offset);
@@ -31,8 +34,6 @@ ssize_t mmethod_multiple(struct maccess *a)
 	}
 	if (!r)
 		r = w->error;
-	if (w)
-		mwalk_end(w);
 	free(w);
 	mstats_count(a, M_MULTIPLE, calls, (uint64_t)all);
 	return r ? r : all;
@@ -50,8 +51,11 @@ ssize_t mmethod_list(struct maccess *a)
 	struct mpiece p;
 	ssize_t n, all = 0;
 	uint64_t calls = 0, bytes;
-	int r = l ? mwalk_begin(&l->w, a) : -ENOMEM;
+	int r = 0;
 
+	if (!l)
+		return -ENOMEM;
+	mwalk_begin(&l->w, a);
 	while (!r && !l->w.error && l->w.pos < l->w.bytes) {
 		size_t k = 0;
 
@@ -71,8 +75,6 @@ ssize_t mmethod_list(struct maccess *a)
 		if (n < (ssize_t)bytes)
 			break;
 	}
-	if (l)
-		mwalk_end(&l->w);
 	free(l);
 	mstats_count(a, M_LIST, calls, (uint64_t)all);
 	return r ? r : all;
@@ -173,24 +175,20 @@ static ssize_t sieve_write(struct maccess *a, struct mwalk *w, struct window *wi
 /* A file that cannot be read is written in pieces. */
 ssize_t mmethod_sieve(struct maccess *a)
 {
-	struct mwalk *w = malloc(sizeof(*w));
 	struct window win = { .room = a->write ? SIEVE_WRITE : SIEVE_READ };
+	struct mwalk *w;
 	uint64_t calls = 0;
-	ssize_t r = w ? mwalk_begin(w, a) : -ENOMEM;
+	ssize_t r = -ENOMEM;
 
-	if (a->write && (a->f->amode & MPI_MODE_WRONLY)) {
-		if (w)
-			mwalk_end(w);
-		free(w);
+	if (a->write && (a->f->amode & MPI_MODE_WRONLY))
 		return mmethod_multiple(a);
-	}
+	w = malloc(sizeof(*w));
 	win.buf = malloc(win.room);
-	if (!r && !win.buf)
-		r = -ENOMEM;
-	if (!r)
+	if (w && win.buf) {
+		mwalk_begin(w, a);
 		r = a->write ? sieve_write(a, w, &win, &calls) : sieve_read(a, w, &win, &calls);
-	if (w)
-		mwalk_end(w);
+		r = w->error ? w->error : r;
+	}
 	free(w);
 	free(win.buf);
 	mstats_count(a, M_SIEVE, calls, (uint64_t)MAX(r, 0));

@@ -3,32 +3,25 @@
  * Threads: the caller's. Buffers: a batch of pieces of either side. Errors: -errno. */
 #include "mpiio/mpi_impl.h"
 
-int mwalk_begin(struct mwalk *w, const struct maccess *a)
+void mwalk_begin(struct mwalk *w, const struct maccess *a)
 {
 	const struct mview *v = &a->f->view;
 	uint64_t count;
 	void *base;
-	int r;
 
 	memset(w, 0, sizeof(*w));
 	w->bytes = a->bytes;
 	w->skip = a->skip;
 	w->limit = UINT64_MAX;
-	r = maccess_memory(a, &w->own, &w->mem.t, &base, &count);
+	w->mem.t = maccess_memory(a, &base, &count);
 	w->mem.base = (uint64_t)(uintptr_t)base;
 	w->file.t = v->file->t;
 	w->file.base = (uint64_t)v->disp;
-	return r;
 }
 
 void mwalk_seek(struct mwalk *w, uint64_t pos)
 {
 	w->pos = w->mem.listed = w->file.listed = pos;
-}
-
-void mwalk_end(struct mwalk *w)
-{
-	sheaf_type_free(w->own);
 }
 
 /* Lists the next pieces of a side, whose data begin `skip` bytes into its type. */

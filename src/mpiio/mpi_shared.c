@@ -63,9 +63,9 @@ int mshared_add(struct mfile *f, MPI_Offset etypes, MPI_Offset *before)
 	if (r)
 		return merror_class(r);
 	r = read_value(f, &value);
-	if (!r && etypes)
-		r = write_value(f, value + etypes);
 	*before = value;
+	if (!r && etypes)
+		r = __builtin_add_overflow(value, etypes, &value) ? -EINVAL : write_value(f, value);
 	return merror_class(end(f, r));
 }
 

@@ -118,7 +118,10 @@ static int begin_walks(struct two *t)
 		uint64_t from = t->lo + (uint64_t)k * t->domain;
 		int64_t before = sheaf_type_before(v->file->t, (uint64_t)v->disp, from);
 
-		r = before < 0 ? (int)before : mwalk_begin(&t->walks[k], a);
+		if (before < 0)
+			r = (int)before;
+		else
+			mwalk_begin(&t->walks[k], a);
 		if (!r && (uint64_t)before > a->skip)
 			mwalk_seek(&t->walks[k], MIN((uint64_t)before - a->skip, a->bytes));
 	}
@@ -310,7 +313,7 @@ static int round_of(struct two *t, uint64_t round)
 	if (grow(&t->all_ext, &t->all_ext_room, n, sizeof(*t->all_ext)) ||
 	    grow(&t->all_data, &t->all_data_room, bytes, 1))
 		r = r ? r : -ENOMEM;
-	r = merror_all(t->comm, -r) ? (r ? r : -EIO) : 0;
+	r = -merror_all(t->comm, -r);
 	if (r)
 		return r;
 	if (t->a->write)
@@ -329,8 +332,6 @@ static int round_of(struct two *t, uint64_t round)
 
 static void destroy(struct two *t)
 {
-	for (int k = 0; t->walks && k < t->n_agg; k++)
-		mwalk_end(&t->walks[k]);
 	free(t->walks);
 	free(t->mine);
 	free(t->theirs);
@@ -378,7 +379,7 @@ ssize_t mtwophase(struct maccess *a)
 		return maccess_move(a);
 	}
 	t.error = make_plan(&t);
-	r = merror_all(t.comm, -t.error) ? -EIO : 0;
+	r = -merror_all(t.comm, -t.error);
 	for (uint64_t i = 0; !r && i < t.n_rounds; i++)
 		r = round_of(&t, i);
 	moved = result(&t, r);

@@ -106,8 +106,8 @@ int mview_set(struct mfile *f, MPI_Offset disp, MPI_Datatype etype, MPI_Datatype
 	v.disp = disp;
 	if (!r && disp == MPI_DISPLACEMENT_CURRENT)
 		r = byte_at(f, shared, &v.disp);
-	if (!r && (etype == MPI_DATATYPE_NULL || filetype == MPI_DATATYPE_NULL))
-		r = MPI_ERR_TYPE;
+	r = r ? r : mtype_check(etype, f->comm);
+	r = r ? r : mtype_check(filetype, f->comm);
 	r = r ? r : parse_rep(datarep, &v.rep);
 	r = r ? r : decode(&v, etype, filetype); /* before the copies, which share the result */
 	r = r ? r : mtype_copy(etype, &v.etype);
@@ -141,20 +141,21 @@ int mview_end(struct mfile *f, uint64_t *bytes)
 
 int mview_seek(struct mfile *f, MPI_Offset offset, int whence, MPI_Offset pos, MPI_Offset *out)
 {
+	MPI_Offset from = 0;
 	uint64_t end;
 	int r;
 
 	if (whence == MPI_SEEK_CUR) {
-		offset += pos;
+		from = pos;
 	} else if (whence == MPI_SEEK_END) {
 		r = mview_end(f, &end);
 		if (r)
 			return merror_class(r);
-		offset += (MPI_Offset)((end + f->view.etype_bytes - 1) / f->view.etype_bytes);
+		from = (MPI_Offset)((end + f->view.etype_bytes - 1) / f->view.etype_bytes);
 	} else if (whence != MPI_SEEK_SET) {
 		return MPI_ERR_ARG;
 	}
-	if (offset < 0)
+	if (__builtin_add_overflow(from, offset, &offset) || offset < 0)
 		return MPI_ERR_ARG;
 	*out = offset;
 	return MPI_SUCCESS;

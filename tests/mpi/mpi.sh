@@ -17,7 +17,7 @@ done
 
 echo "errors have the classes of the standard"
 for mpi in "${mpis[@]}"; do
-	for n in 1 2; do
+	for n in 1 2 4; do
 		passes "$mpi" $n mpi_bad_input sheaf:/errors
 	done
 done
@@ -43,6 +43,12 @@ for mpi in "${mpis[@]}"; do
 	SHEAF_CONF=$work/nothere.conf launch "$mpi" 4 "$programs/$mpi/mpi_bad_input" --open sheaf:/file
 	[ $? = 3 ] || fail "the open did not fail with MPI_ERR_IO"
 	[ "$(grep -c "nothere.conf" err)" = 1 ] || fail "not one message about the cluster file"
+	launch "$mpi" 4 sh -c '[ ${PMI_RANK-$OMPI_COMM_WORLD_RANK} -ge 2 ] && SHEAF_CONF=nothere.conf; exec "$0" "$@"' \
+		"$programs/$mpi/mpi_bad_input" --open sheaf:/file
+	[ $? = 3 ] || fail "the open did not fail with MPI_ERR_IO in all processes"
+	[ "$(grep "nothere.conf" err | cut -d " " -f 2-5)" = "process 2 cannot open" ] ||
+		fail "not one message about the cluster file, of the first process that has none"
+	expect 0 rm /file
 done
 
 echo "nothing is left behind"

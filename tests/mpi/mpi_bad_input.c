@@ -3,6 +3,7 @@
  *
  * *     mpiexec -n N mpi_bad_input [--open] NAME */
 #include <mpi.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,6 +55,8 @@ static void opens(void)
 	char path[200];
 
 	expect("no such file", open_as(MPI_MODE_RDONLY, &f), MPI_ERR_NO_SUCH_FILE);
+	expect("no communicator",
+	       MPI_File_open(MPI_COMM_NULL, name, MPI_MODE_RDWR, MPI_INFO_NULL, &f), MPI_ERR_COMM);
 	expect("no access mode", open_as(MPI_MODE_CREATE, &f), MPI_ERR_AMODE);
 	expect("two access modes", open_as(MPI_MODE_RDONLY | MPI_MODE_RDWR, &f), MPI_ERR_AMODE);
 	expect("create for reading", open_as(MPI_MODE_RDONLY | MPI_MODE_CREATE, &f), MPI_ERR_AMODE);
@@ -64,6 +67,12 @@ static void opens(void)
 	if (ranks > 1)
 		expect("different modes",
 		       open_as(MPI_MODE_CREATE | (rank ? MPI_MODE_WRONLY : MPI_MODE_RDWR), &f),
+		       MPI_ERR_NOT_SAME);
+	snprintf(path, sizeof(path), "%s%d", name, rank);
+	if (ranks > 1)
+		expect("different names",
+		       MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR,
+				     MPI_INFO_NULL, &f),
 		       MPI_ERR_NOT_SAME);
 	expect("create", open_as(MPI_MODE_CREATE | MPI_MODE_RDWR, &f), MPI_SUCCESS);
 	expect("close", MPI_File_close(&f), MPI_SUCCESS);
@@ -84,12 +93,21 @@ static void opens(void)
 
 static void views(MPI_File f)
 {
-	MPI_Datatype backwards, holes;
+	MPI_Datatype backwards, holes, unready;
 
 	MPI_Type_vector(2, 1, -2, MPI_INT, &backwards);
 	MPI_Type_commit(&backwards);
 	MPI_Type_vector(2, 1, 2, MPI_SHORT, &holes);
 	MPI_Type_commit(&holes);
+	MPI_Type_contiguous(2, MPI_INT, &unready);
+	expect("the current displacement of what is no sequence",
+	       set_view(f, MPI_DISPLACEMENT_CURRENT, MPI_INT, MPI_INT, "native"), MPI_ERR_ARG);
+	expect("an etype that is not committed", set_view(f, 0, unready, unready, "native"),
+	       MPI_ERR_TYPE);
+	if (ranks > 1)
+		expect("different etypes",
+		       set_view(f, 0, rank ? MPI_SHORT : MPI_DOUBLE, MPI_DOUBLE, "native"),
+		       MPI_ERR_NOT_SAME);
 	expect("a negative displacement", set_view(f, -2, MPI_INT, MPI_INT, "native"), MPI_ERR_ARG);
 	expect("no etype", set_view(f, 0, MPI_DATATYPE_NULL, MPI_INT, "native"), MPI_ERR_TYPE);
 	expect("no filetype", set_view(f, 0, MPI_INT, MPI_DATATYPE_NULL, "native"), MPI_ERR_TYPE);
@@ -102,7 +120,12 @@ static void views(MPI_File f)
 	expect("a valid view", set_view(f, 0, MPI_INT, MPI_INT, "native"), MPI_SUCCESS);
 	expect("half an etype", MPI_File_write_at(f, 0, buffer, 3, MPI_BYTE, MPI_STATUS_IGNORE),
 	       MPI_ERR_IO);
+	expect("a view at the largest offset",
+	       set_view(f, INT64_MAX - 1, MPI_BYTE, MPI_BYTE, "native"), MPI_SUCCESS);
+	expect("a write beyond it", MPI_File_write(f, buffer, 9, MPI_BYTE, MPI_STATUS_IGNORE),
+	       MPI_ERR_ARG);
 	expect("bytes", set_view(f, 0, MPI_BYTE, MPI_BYTE, "native"), MPI_SUCCESS);
+	MPI_Type_free(&unready);
 	MPI_Type_free(&backwards);
 	MPI_Type_free(&holes);
 }
@@ -111,7 +134,9 @@ static void arguments(MPI_File f)
 {
 	MPI_Offset at;
 	MPI_Request request;
+	MPI_Datatype unready;
 
+	MPI_Type_contiguous(2, MPI_INT, &unready);
 	expect("a negative offset", MPI_File_read_at(f, -1, buffer, 1, MPI_BYTE, MPI_STATUS_IGNORE),
 	       MPI_ERR_ARG);
 	expect("a negative offset, all",
@@ -122,6 +147,20 @@ static void arguments(MPI_File f)
 	       MPI_ERR_COUNT);
 	expect("no datatype", MPI_File_read(f, buffer, 1, MPI_DATATYPE_NULL, MPI_STATUS_IGNORE),
 	       MPI_ERR_TYPE);
+	expect("a datatype that is not committed",
+	       MPI_File_write(f, buffer, 1, unready, MPI_STATUS_IGNORE), MPI_ERR_TYPE);
+	expect("the same in order",
+	       MPI_File_write_ordered(f, buffer, 1, unready, MPI_STATUS_IGNORE), MPI_ERR_TYPE);
+	MPI_Type_free(&unready);
+	expect("no buffer", MPI_File_write(f, NULL, 1, MPI_BYTE, MPI_STATUS_IGNORE),
+	       MPI_ERR_BUFFER);
+	expect("an offset that is too large",
+	       MPI_File_write_at(f, INT64_MAX, buffer, 1, MPI_BYTE, MPI_STATUS_IGNORE),
+	       MPI_ERR_ARG);
+	expect("a seek to the largest offset", MPI_File_seek(f, INT64_MAX, MPI_SEEK_SET),
+	       MPI_SUCCESS);
+	expect("a seek beyond it", MPI_File_seek(f, 1, MPI_SEEK_CUR), MPI_ERR_ARG);
+	expect("a seek to 0", MPI_File_seek(f, 0, MPI_SEEK_SET), MPI_SUCCESS);
 	expect("a seek before the beginning", MPI_File_seek(f, -1, MPI_SEEK_SET), MPI_ERR_ARG);
 	expect("an unknown seek", MPI_File_seek(f, 0, 12345), MPI_ERR_ARG);
 	expect("a shared seek before the beginning", MPI_File_seek_shared(f, -1, MPI_SEEK_SET),
@@ -132,10 +171,38 @@ static void arguments(MPI_File f)
 	if (ranks > 1)
 		expect("different sizes", MPI_File_set_size(f, rank), MPI_ERR_NOT_SAME);
 	if (ranks > 1)
+		expect("different shared seeks", MPI_File_seek_shared(f, rank, MPI_SEEK_SET),
+		       MPI_ERR_NOT_SAME);
+	if (ranks > 1)
 		expect("different atomicity", MPI_File_set_atomicity(f, rank), MPI_ERR_NOT_SAME);
 	expect("the size after all", MPI_File_get_size(f, &at), MPI_SUCCESS);
 	expect("is zero", at == 0 ? MPI_SUCCESS : MPI_ERR_OTHER, MPI_SUCCESS);
 	MPI_Barrier(MPI_COMM_WORLD);
+}
+
+/* An error of one process is an error of all. */
+static void collectives(MPI_File f)
+{
+	static const char *const methods[] = { "auto", "typed", "list", "twophase", "sieve" };
+	MPI_Info info;
+	char what[100];
+
+	MPI_Info_create(&info);
+	for (size_t i = 0; i < sizeof(methods) / sizeof(*methods); i++) {
+		MPI_Info_set(info, "sheaf_method", methods[i]);
+		expect("a method", MPI_File_set_info(f, info), MPI_SUCCESS);
+		snprintf(what, sizeof(what), "a negative offset in one process, %s", methods[i]);
+		expect(what,
+		       MPI_File_write_at_all(f, rank - (ranks - 1), buffer, 1, MPI_BYTE,
+					     MPI_STATUS_IGNORE),
+		       ranks > 1 ? MPI_ERR_ARG : MPI_SUCCESS);
+	}
+	expect("a negative count in one process",
+	       MPI_File_write_ordered(f, buffer, rank - (ranks - 1), MPI_BYTE, MPI_STATUS_IGNORE),
+	       ranks > 1 ? MPI_ERR_COUNT : MPI_SUCCESS);
+	MPI_Info_set(info, "sheaf_method", "auto");
+	expect("a method", MPI_File_set_info(f, info), MPI_SUCCESS);
+	MPI_Info_free(&info);
 }
 
 static void splits(MPI_File f)
@@ -153,16 +220,20 @@ static void splits(MPI_File f)
 
 static void open_files(void)
 {
-	MPI_File f;
+	MPI_File f, copy;
 	MPI_Offset size;
 
 	expect("open", open_as(MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, &f),
 	       MPI_SUCCESS);
 	views(f);
 	arguments(f);
+	collectives(f);
 	splits(f);
+	copy = f;
 	expect("close", MPI_File_close(&f), MPI_SUCCESS);
 	expect("the handle is gone", f == MPI_FILE_NULL ? MPI_SUCCESS : MPI_ERR_OTHER, MPI_SUCCESS);
+	expect("a file that is closed", MPI_File_get_size(copy, &size), MPI_ERR_FILE);
+	expect("closed again", MPI_File_close(&copy), MPI_ERR_FILE);
 	expect("no file", MPI_File_get_size(MPI_FILE_NULL, &size), MPI_ERR_FILE);
 	expect("no file to read", MPI_File_read(f, buffer, 1, MPI_BYTE, MPI_STATUS_IGNORE),
 	       MPI_ERR_FILE);
@@ -195,16 +266,69 @@ static void read_only(void)
 	expect("set its size", MPI_File_set_size(f, 10), MPI_ERR_READ_ONLY);
 	expect("preallocate it", MPI_File_preallocate(f, 10), MPI_ERR_READ_ONLY);
 	expect("close", MPI_File_close(&f), MPI_SUCCESS);
-	expect("open as a sequence",
-	       open_as(MPI_MODE_WRONLY | MPI_MODE_SEQUENTIAL | MPI_MODE_DELETE_ON_CLOSE, &f),
-	       MPI_SUCCESS);
+}
+
+static void sequence_calls(MPI_File f)
+{
+	MPI_Offset at;
+
 	expect("seek in a sequence", MPI_File_seek(f, 0, MPI_SEEK_SET),
 	       MPI_ERR_UNSUPPORTED_OPERATION);
+	expect("seek it for all", MPI_File_seek_shared(f, 0, MPI_SEEK_SET),
+	       MPI_ERR_UNSUPPORTED_OPERATION);
+	expect("the position in a sequence", MPI_File_get_position(f, &at),
+	       MPI_ERR_UNSUPPORTED_OPERATION);
+	expect("a place in a sequence", MPI_File_get_byte_offset(f, 0, &at),
+	       MPI_ERR_UNSUPPORTED_OPERATION);
+	expect("the size of a sequence", MPI_File_set_size(f, 10), MPI_ERR_UNSUPPORTED_OPERATION);
+	expect("allocate it", MPI_File_preallocate(f, 10), MPI_ERR_UNSUPPORTED_OPERATION);
 	expect("write at a place of it",
 	       MPI_File_write_at(f, 0, buffer, 1, MPI_BYTE, MPI_STATUS_IGNORE),
 	       MPI_ERR_UNSUPPORTED_OPERATION);
-	expect("append to it", MPI_File_write_shared(f, buffer, 1, MPI_BYTE, MPI_STATUS_IGNORE),
+	expect("write at its own pointer",
+	       MPI_File_write(f, buffer, 1, MPI_BYTE, MPI_STATUS_IGNORE),
+	       MPI_ERR_UNSUPPORTED_OPERATION);
+	expect("all write at a place of it",
+	       MPI_File_write_at_all(f, 0, buffer, 1, MPI_BYTE, MPI_STATUS_IGNORE),
+	       MPI_ERR_UNSUPPORTED_OPERATION);
+	expect("a view that is elsewhere", set_view(f, 0, MPI_BYTE, MPI_BYTE, "native"),
+	       MPI_ERR_ARG);
+}
+
+/* Each view of a sequence begins where the data before it end. */
+static void sequences(void)
+{
+	char out[2] = { 'a', 'b' }, in[64] = { 0 };
+	MPI_Datatype every_other;
+	MPI_File f;
+
+	expect("open as a sequence",
+	       open_as(MPI_MODE_CREATE | MPI_MODE_WRONLY | MPI_MODE_SEQUENTIAL, &f), MPI_SUCCESS);
+	sequence_calls(f);
+	expect("append to it", MPI_File_write_ordered(f, out, 2, MPI_BYTE, MPI_STATUS_IGNORE),
 	       MPI_SUCCESS);
+	MPI_Type_create_resized(MPI_CHAR, 0, 2, &every_other);
+	MPI_Type_commit(&every_other);
+	expect("the current displacement",
+	       set_view(f, MPI_DISPLACEMENT_CURRENT, MPI_CHAR, every_other, "native"),
+	       MPI_SUCCESS);
+	MPI_Type_free(&every_other);
+	expect("append by it", MPI_File_write_ordered(f, out, 2, MPI_CHAR, MPI_STATUS_IGNORE),
+	       MPI_SUCCESS);
+	expect("close", MPI_File_close(&f), MPI_SUCCESS);
+
+	expect("open for reading",
+	       open_as(MPI_MODE_RDONLY | MPI_MODE_SEQUENTIAL | MPI_MODE_DELETE_ON_CLOSE, &f),
+	       MPI_SUCCESS);
+	if (rank == 0)
+		expect("read it",
+		       MPI_File_read_shared(f, in, 6 * ranks, MPI_CHAR, MPI_STATUS_IGNORE),
+		       MPI_SUCCESS);
+	for (int i = 0; i < 2 * ranks && rank == 0; i++) {
+		expect("the data", in[i] == out[i % 2] ? 0 : MPI_ERR_OTHER, 0);
+		expect("the data with gaps",
+		       in[2 * ranks + 2 * i] == out[i % 2] ? 0 : MPI_ERR_OTHER, 0);
+	}
 	expect("close", MPI_File_close(&f), MPI_SUCCESS);
 }
 
@@ -280,6 +404,7 @@ int main(int argc, char **argv)
 	opens();
 	open_files();
 	read_only();
+	sequences();
 	handlers();
 	mine[0] = checks;
 	mine[1] = failures;
