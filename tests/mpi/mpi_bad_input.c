@@ -310,8 +310,7 @@ static void sequences(void)
 	MPI_Type_create_resized(MPI_CHAR, 0, 2, &every_other);
 	MPI_Type_commit(&every_other);
 	expect("the current displacement",
-	       set_view(f, MPI_DISPLACEMENT_CURRENT, MPI_CHAR, every_other, "native"),
-	       MPI_SUCCESS);
+	       set_view(f, MPI_DISPLACEMENT_CURRENT, MPI_CHAR, every_other, "native"), MPI_SUCCESS);
 	MPI_Type_free(&every_other);
 	expect("append by it", MPI_File_write_ordered(f, out, 2, MPI_CHAR, MPI_STATUS_IGNORE),
 	       MPI_SUCCESS);

@@ -254,9 +254,10 @@ static void fill(void)
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = { { "method", 1, NULL, 'm' }, { "log", 1, NULL, 'l' },
-						 { "rounds", 1, NULL, 'r' }, { "die", 1, NULL, 'd' },
-						 { "fill", 0, NULL, 'f' },   { 0 } };
+	static const struct option options[] = {
+		{ "method", 1, NULL, 'm' }, { "log", 1, NULL, 'l' },  { "rounds", 1, NULL, 'r' },
+		{ "die", 1, NULL, 'd' },    { "fill", 0, NULL, 'f' }, { 0 }
+	};
 	bool fills = false;
 	int option;
 
