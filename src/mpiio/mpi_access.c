@@ -7,7 +7,6 @@
  * Threads: the caller's. Buffers: the caller's, borrowed until the access ends. Errors: an MPI
  * class, or -errno where bytes are counted. */
 #include <fcntl.h>
-#include <limits.h>
 #include <stdlib.h>
 
 #include "mpiio/mpi_impl.h"
@@ -20,21 +19,6 @@ static int check_mode(const struct mfile *f, bool write)
 		return MPI_ERR_READ_ONLY;
 	if (!write && (f->amode & MPI_MODE_WRONLY))
 		return MPI_ERR_ACCESS;
-	return MPI_SUCCESS;
-}
-
-static int pack_external(struct maccess *a)
-{
-	MPI_Aint at = 0;
-
-	if (a->count > INT_MAX)
-		return MPI_ERR_COUNT;
-	a->packed = malloc(a->bytes ? a->bytes : 1);
-	if (!a->packed || sheaf_type_bytes(a->bytes, &a->packed_type))
-		return MPI_ERR_NO_MEM;
-	if (a->write && PMPI_Pack_external("external32", a->buf, (int)a->count, a->type, a->packed,
-					   (MPI_Aint)a->bytes, &at))
-		return MPI_ERR_UNSUPPORTED_DATAREP;
 	return MPI_SUCCESS;
 }
 
@@ -73,7 +57,7 @@ int maccess_begin(struct maccess *a, struct mfile *f, bool write, MPI_Offset off
 	if (a->bytes && sheaf_type_pieces(v->file->t, (uint64_t)v->disp, a->skip + a->bytes - 1, 1,
 					  &last, 1) != 1)
 		return MPI_ERR_ARG; /* it would end behind the largest offset */
-	return v->rep == REP_EXTERNAL32 ? pack_external(a) : MPI_SUCCESS;
+	return v->rep == REP_EXTERNAL32 ? mexternal_begin(a) : MPI_SUCCESS;
 }
 
 void maccess_end(struct maccess *a)
@@ -211,18 +195,9 @@ int maccess_start(struct maccess *a, struct sheaf_op **op)
 
 int maccess_finish(struct maccess *a, ssize_t moved)
 {
-	MPI_Aint at = 0;
-	uint64_t whole;
-
 	if (moved < 0)
 		return merror_class((int)moved);
-	if (a->write || !a->packed || !a->mem->size)
-		return MPI_SUCCESS;
-	whole = (uint64_t)moved / a->mem->size;
-	if (whole && PMPI_Unpack_external("external32", a->packed, (MPI_Aint)moved, &at, a->buf,
-					  (int)whole, a->type))
-		return MPI_ERR_CONVERSION;
-	return MPI_SUCCESS;
+	return a->packed ? mexternal_finish(a, (uint64_t)moved) : MPI_SUCCESS;
 }
 
 void mstatus_set(MPI_Status *st, const struct maccess *a, ssize_t bytes)
@@ -231,7 +206,8 @@ void mstatus_set(MPI_Status *st, const struct maccess *a, ssize_t bytes)
 
 	if (st == MPI_STATUS_IGNORE)
 		return;
-	if (a->packed && a->mem->size && !PMPI_Type_size_x(a->type, &native))
+	if (a->packed && a->mem->size && !PMPI_Type_size_x(a->type, &native) &&
+	    (uint64_t)native != a->mem->size)
 		bytes = (ssize_t)((uint64_t)MAX(bytes, 0) / a->mem->size * (uint64_t)native);
 	PMPI_Status_set_elements_x(st, MPI_BYTE, MAX(bytes, 0));
 	PMPI_Status_set_cancelled(st, 0);

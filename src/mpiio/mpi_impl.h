@@ -62,6 +62,7 @@ struct mtype {
 	bool is_dense; /* the data of any number of copies are one range, from `lower` on */
 	bool is_file_type; /* no negative offsets, ascending */
 	uint64_t piece_bytes; /* mean length of its first pieces */
+	unsigned unit; /* external32: what is reversed; 0: MPI converts (mpi_external.c) */
 	atomic_int refs;
 };
 /* The caller gives it back with mtype_put(). MPI_ERR_TYPE, MPI_ERR_NO_MEM,
@@ -187,7 +188,7 @@ struct maccess {
 	struct mtype *mem;
 	uint64_t skip; /* byte of the view's data where it begins */
 	uint64_t bytes;
-	void *packed; /* external32: the converted data */
+	char *packed; /* external32: the converted data */
 	struct sheaf_type *packed_type;
 	enum mmethod method;
 };
@@ -218,6 +219,11 @@ int mcall_begin(struct mfile *f, const struct mcall *c, int which); /* split */
 int mcall_end(struct mfile *f, const void *buf, int which, MPI_Status *st);
 int mcall_ordered(struct mfile *f, const struct mcall *c, MPI_Status *st);
 int mcall_ordered_begin(struct mfile *f, const struct mcall *c, int which);
+
+/* ---- mpi_external.c: the buffer with the data of an external32 view ---- */
+unsigned mexternal_unit(MPI_Datatype type);
+int mexternal_begin(struct maccess *a); /* a class */
+int mexternal_finish(struct maccess *a, uint64_t moved); /* a class */
 
 /* ---- mpi_pieces.c: both sides of an access piece by piece ---- */
 

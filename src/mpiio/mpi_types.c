@@ -395,6 +395,7 @@ static int decode(MPI_Datatype type, enum mrep rep, struct mtype **out)
 	t->extent = upper - t->lower;
 	t->size = sheaf_type_size(t->t);
 	t->is_file_type = t->lower >= 0 && file_type_ok(t->t);
+	t->unit = rep == REP_EXTERNAL32 ? mexternal_unit(type) : 0;
 	t->piece_bytes = t->is_file_type ? mean_piece(t->t) : 0;
 	/* one piece of two copies: they follow each other without a gap */
 	t->is_dense = t->size && (uint64_t)t->extent == t->size && t->lower >= 0 &&
