@@ -97,7 +97,9 @@ void access_free(struct access *a)
 
 char *access_byte(struct access *a, int64_t i)
 {
-	return a->image + a->origin + map_at(&a->map, i);
+	int64_t in_memory = i - i % a->swap + (a->swap - 1 - i % a->swap);
+
+	return a->image + a->origin + map_at(&a->map, in_memory);
 }
 
 #if MPI_VERSION >= 4

@@ -52,6 +52,7 @@ struct access {
 	struct map map;
 	int64_t span, origin; /* bytes of memory, and where displacement 0 is in it */
 	char *image; /* what memory has after the access */
+	int swap; /* bytes of an element that is reversed in the file, or 1 */
 	int64_t got; /* bytes it transfers: fewer than `length` at the end of file */
 	struct side side[SIDES];
 };
@@ -63,7 +64,7 @@ void access_memory(struct access *a, struct rng *r);
 void access_pack(struct access *a, int side, MPI_Datatype element);
 void access_unpack(struct access *a, int side);
 void access_free(struct access *a);
-/* The byte of the image that has byte i of the access. */
+/* The byte of the image that has byte i of the access, as it is in the file. */
 char *access_byte(struct access *a, int64_t i);
 /* Starts the access; a blocking one is done then. */
 void access_start(struct access *a, MPI_File f, int side);
