@@ -30,6 +30,8 @@ int maccess_begin(struct maccess *a, struct mfile *f, bool write, MPI_Offset off
 	int r = check_mode(f, write);
 
 	*a = (struct maccess){ .f = f,
+			       .file = mtype_keep(v->file),
+			       .disp = (uint64_t)v->disp,
 			       .write = write,
 			       .buf = buf,
 			       .count = count,
@@ -63,7 +65,8 @@ int maccess_begin(struct maccess *a, struct mfile *f, bool write, MPI_Offset off
 void maccess_end(struct maccess *a)
 {
 	mtype_put(a->mem);
-	a->mem = NULL;
+	mtype_put(a->file);
+	a->mem = a->file = NULL;
 	free(a->packed);
 	a->packed = NULL;
 	sheaf_type_free(a->packed_type);
@@ -81,9 +84,7 @@ static char *dense_memory(const struct maccess *a)
 /* The file offset of a dense side; -1: it is not dense. */
 static int64_t dense_offset(const struct maccess *a)
 {
-	const struct mview *v = &a->f->view;
-
-	return v->file->is_dense ? v->disp + v->file->lower + (int64_t)a->skip : -1;
+	return a->file->is_dense ? (int64_t)a->disp + a->file->lower + (int64_t)a->skip : -1;
 }
 
 const struct sheaf_type *maccess_memory(const struct maccess *a, void **base, uint64_t *count)
@@ -95,15 +96,12 @@ const struct sheaf_type *maccess_memory(const struct maccess *a, void **base, ui
 
 static ssize_t move_typed(const struct maccess *a)
 {
-	const struct mview *v = &a->f->view;
 	uint64_t count;
 	void *base;
 	const struct sheaf_type *t = maccess_memory(a, &base, &count);
 
-	return a->write ? sheaf_write_view(a->f->f, base, t, count, (uint64_t)v->disp, v->file->t,
-					   a->skip) :
-			  sheaf_read_view(a->f->f, base, t, count, (uint64_t)v->disp, v->file->t,
-					  a->skip);
+	return a->write ? sheaf_write_view(a->f->f, base, t, count, a->disp, a->file->t, a->skip) :
+			  sheaf_read_view(a->f->f, base, t, count, a->disp, a->file->t, a->skip);
 }
 
 static ssize_t move(struct maccess *a)
@@ -135,12 +133,10 @@ static ssize_t move(struct maccess *a)
 /* The range of the file from the first to the last byte. */
 static int range_of(const struct maccess *a, struct sheaf_extent *e)
 {
-	const struct mview *v = &a->f->view;
 	struct sheaf_extent last;
 
-	if (sheaf_type_pieces(v->file->t, (uint64_t)v->disp, a->skip, 1, e, 1) != 1 ||
-	    sheaf_type_pieces(v->file->t, (uint64_t)v->disp, a->skip + a->bytes - 1, 1, &last, 1) !=
-		    1)
+	if (sheaf_type_pieces(a->file->t, a->disp, a->skip, 1, e, 1) != 1 ||
+	    sheaf_type_pieces(a->file->t, a->disp, a->skip + a->bytes - 1, 1, &last, 1) != 1)
 		return -EINVAL;
 	e->length = last.offset + 1 - e->offset;
 	return 0;
@@ -150,7 +146,7 @@ static ssize_t move_locked(struct maccess *a)
 {
 	struct sheaf_lock l = { .size = sizeof(l),
 				.type = a->write ? F_WRLCK : F_RDLCK,
-				.owner = (uint64_t)(uintptr_t)a->f };
+				.owner = (uint64_t)(uintptr_t)a }; /* one may be under way */
 	struct sheaf_extent e;
 	ssize_t r = range_of(a, &e);
 	int unlocked;
@@ -175,7 +171,6 @@ ssize_t maccess_move(struct maccess *a)
 
 int maccess_start(struct maccess *a, struct sheaf_op **op)
 {
-	const struct mview *v = &a->f->view;
 	const struct sheaf_type *t;
 	char *mem = dense_memory(a);
 	int64_t off = dense_offset(a);
@@ -187,10 +182,10 @@ int maccess_start(struct maccess *a, struct sheaf_op **op)
 		return a->write ? sheaf_pwrite_start(a->f->f, mem, a->bytes, off, op) :
 				  sheaf_pread_start(a->f->f, mem, a->bytes, off, op);
 	t = maccess_memory(a, &base, &count);
-	return a->write ? sheaf_write_view_start(a->f->f, base, t, count, (uint64_t)v->disp,
-						 v->file->t, a->skip, op) :
-			  sheaf_read_view_start(a->f->f, base, t, count, (uint64_t)v->disp,
-						v->file->t, a->skip, op);
+	return a->write ? sheaf_write_view_start(a->f->f, base, t, count, a->disp, a->file->t,
+						 a->skip, op) :
+			  sheaf_read_view_start(a->f->f, base, t, count, a->disp, a->file->t,
+						a->skip, op);
 }
 
 int maccess_finish(struct maccess *a, ssize_t moved)
@@ -288,22 +283,25 @@ static ssize_t move_chosen(struct maccess *a, int *class)
 }
 
 /* An error of one process is an error of all: none is left waiting, and each one knows that the
- * file does not have all data. */
+ * file does not have all data. With a hint for a method in which no process waits for another,
+ * each has its own errors. */
 static ssize_t move_collective(struct maccess *a, int *class)
 {
 	struct mfile *f = a->f;
-	enum mmethod how = f->is_atomic ? M_TYPED : f->hints.method;
-	ssize_t r = 0;
+	enum mmethod how = f->hints.method;
+	ssize_t r;
 
-	if (f->n_ranks == 1)
+	if (f->n_ranks == 1 || (how != M_AUTO && how != M_TWO_PHASE))
 		return *class ? 0 : maccess_move(a);
-	if (how == M_AUTO)
+	if (how == M_AUTO && !f->is_atomic)
 		return move_chosen(a, class);
-	if (how == M_TWO_PHASE)
-		*class = merror_all(f->comm, *class);
-	if (!*class)
-		r = how == M_TWO_PHASE ? mtwophase(a) : maccess_move(a);
-	*class = merror_all(f->comm, *class ? *class : merror_class((int)MIN(r, 0)));
+	*class = merror_all(f->comm, *class);
+	if (*class)
+		return 0;
+	if (!f->is_atomic)
+		return mtwophase(a);
+	r = maccess_move(a);
+	*class = merror_all(f->comm, merror_class((int)MIN(r, 0)));
 	return r;
 }
 

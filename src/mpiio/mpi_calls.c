@@ -7,9 +7,14 @@
 EXPORT int PMPI_File_open(MPI_Comm comm, const char *name, int amode, MPI_Info info, MPI_File *fh)
 {
 	struct mname m;
+	int r;
 
-	if (!mname_parse(name, &m))
-		return NEXT(File_open)(comm, name, amode, info, fh);
+	if (!mname_parse(name, &m)) {
+		r = NEXT(File_open)(comm, name, amode, info, fh);
+		if (!r)
+			mfile_is_foreign(*fh);
+		return r;
+	}
 	*fh = MPI_FILE_NULL;
 	return merror_raise(MPI_FILE_NULL, mfile_open(comm, &m, amode, info, fh));
 }
@@ -17,7 +22,7 @@ ALIAS(MPI_File_open, PMPI_File_open);
 
 EXPORT int PMPI_File_close(MPI_File *fh)
 {
-	struct mfile *f = fh ? mfile_find(*fh) : NULL;
+	struct mfile *f = fh ? mfile_find(fh) : NULL;
 	int r;
 
 	if (!f)
@@ -45,7 +50,7 @@ ALIAS(MPI_File_delete, PMPI_File_delete);
 
 EXPORT int PMPI_File_set_size(MPI_File fh, MPI_Offset size)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 
 	return f ? merror_raise(fh, mfile_set_size(f, size)) : NEXT(File_set_size)(fh, size);
 }
@@ -53,7 +58,7 @@ ALIAS(MPI_File_set_size, PMPI_File_set_size);
 
 EXPORT int PMPI_File_preallocate(MPI_File fh, MPI_Offset size)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 
 	return f ? merror_raise(fh, mfile_preallocate(f, size)) : NEXT(File_preallocate)(fh, size);
 }
@@ -61,7 +66,7 @@ ALIAS(MPI_File_preallocate, PMPI_File_preallocate);
 
 EXPORT int PMPI_File_get_size(MPI_File fh, MPI_Offset *size)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 
 	return f ? merror_raise(fh, mfile_get_size(f, size)) : NEXT(File_get_size)(fh, size);
 }
@@ -71,7 +76,7 @@ ALIAS(MPI_File_get_size, PMPI_File_get_size);
 
 EXPORT int PMPI_File_get_group(MPI_File fh, MPI_Group *group)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 
 	return f ? merror_raise(fh, PMPI_Comm_group(f->comm, group)) :
 		   NEXT(File_get_group)(fh, group);
@@ -80,7 +85,7 @@ ALIAS(MPI_File_get_group, PMPI_File_get_group);
 
 EXPORT int PMPI_File_get_amode(MPI_File fh, int *amode)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 
 	if (!f)
 		return NEXT(File_get_amode)(fh, amode);
@@ -91,7 +96,7 @@ ALIAS(MPI_File_get_amode, PMPI_File_get_amode);
 
 EXPORT int PMPI_File_set_info(MPI_File fh, MPI_Info info)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 
 	return f ? merror_raise(fh, mhints_take(f, info)) : NEXT(File_set_info)(fh, info);
 }
@@ -99,9 +104,9 @@ ALIAS(MPI_File_set_info, PMPI_File_set_info);
 
 EXPORT int PMPI_File_get_info(MPI_File fh, MPI_Info *info)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 
-	return f ? merror_raise(fh, PMPI_Info_dup(f->info, info)) : NEXT(File_get_info)(fh, info);
+	return f ? merror_raise(fh, mhints_get(f, info)) : NEXT(File_get_info)(fh, info);
 }
 ALIAS(MPI_File_get_info, PMPI_File_get_info);
 
@@ -110,7 +115,7 @@ ALIAS(MPI_File_get_info, PMPI_File_get_info);
 EXPORT int PMPI_File_set_view(MPI_File fh, MPI_Offset disp, MPI_Datatype etype,
 			      MPI_Datatype filetype, const char *datarep, MPI_Info info)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 
 	return f ? merror_raise(fh, mview_set(f, disp, etype, filetype, datarep, info)) :
 		   NEXT(File_set_view)(fh, disp, etype, filetype, datarep, info);
@@ -132,7 +137,7 @@ static int get_view(struct mfile *f, MPI_Offset *disp, MPI_Datatype *etype, MPI_
 EXPORT int PMPI_File_get_view(MPI_File fh, MPI_Offset *disp, MPI_Datatype *etype,
 			      MPI_Datatype *filetype, char *datarep)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 
 	return f ? merror_raise(fh, get_view(f, disp, etype, filetype, datarep)) :
 		   NEXT(File_get_view)(fh, disp, etype, filetype, datarep);
@@ -148,7 +153,7 @@ static int seek(struct mfile *f, MPI_Offset offset, int whence)
 
 EXPORT int PMPI_File_seek(MPI_File fh, MPI_Offset offset, int whence)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 
 	return f ? merror_raise(fh, seek(f, offset, whence)) : NEXT(File_seek)(fh, offset, whence);
 }
@@ -156,7 +161,7 @@ ALIAS(MPI_File_seek, PMPI_File_seek);
 
 EXPORT int PMPI_File_get_position(MPI_File fh, MPI_Offset *offset)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 
 	if (!f)
 		return NEXT(File_get_position)(fh, offset);
@@ -169,7 +174,7 @@ ALIAS(MPI_File_get_position, PMPI_File_get_position);
 
 EXPORT int PMPI_File_get_byte_offset(MPI_File fh, MPI_Offset offset, MPI_Offset *disp)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 
 	return f ? merror_raise(fh, mview_byte_offset(f, offset, disp)) :
 		   NEXT(File_get_byte_offset)(fh, offset, disp);
@@ -178,7 +183,7 @@ ALIAS(MPI_File_get_byte_offset, PMPI_File_get_byte_offset);
 
 EXPORT int PMPI_File_seek_shared(MPI_File fh, MPI_Offset offset, int whence)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 
 	return f ? merror_raise(fh, mshared_seek(f, offset, whence)) :
 		   NEXT(File_seek_shared)(fh, offset, whence);
@@ -187,7 +192,7 @@ ALIAS(MPI_File_seek_shared, PMPI_File_seek_shared);
 
 EXPORT int PMPI_File_get_position_shared(MPI_File fh, MPI_Offset *offset)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 
 	return f ? merror_raise(fh, mshared_get(f, offset)) :
 		   NEXT(File_get_position_shared)(fh, offset);
@@ -196,7 +201,7 @@ ALIAS(MPI_File_get_position_shared, PMPI_File_get_position_shared);
 
 EXPORT int PMPI_File_get_type_extent(MPI_File fh, MPI_Datatype type, MPI_Aint *extent)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 	struct mtype *t;
 	int r;
 
@@ -214,7 +219,7 @@ ALIAS(MPI_File_get_type_extent, PMPI_File_get_type_extent);
 #if MPI_VERSION >= 4
 EXPORT int PMPI_File_get_type_extent_c(MPI_File fh, MPI_Datatype type, MPI_Count *extent)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 	struct mtype *t;
 	int r;
 
@@ -234,7 +239,7 @@ ALIAS(MPI_File_get_type_extent_c, PMPI_File_get_type_extent_c);
 
 EXPORT int PMPI_File_set_atomicity(MPI_File fh, int flag)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 
 	return f ? merror_raise(fh, mfile_set_atomicity(f, flag)) :
 		   NEXT(File_set_atomicity)(fh, flag);
@@ -243,7 +248,7 @@ ALIAS(MPI_File_set_atomicity, PMPI_File_set_atomicity);
 
 EXPORT int PMPI_File_get_atomicity(MPI_File fh, int *flag)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 
 	if (!f)
 		return NEXT(File_get_atomicity)(fh, flag);
@@ -254,7 +259,7 @@ ALIAS(MPI_File_get_atomicity, PMPI_File_get_atomicity);
 
 EXPORT int PMPI_File_sync(MPI_File fh)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 
 	return f ? merror_raise(fh, mfile_sync(f)) : NEXT(File_sync)(fh);
 }

@@ -29,7 +29,7 @@ enum {
 
 EXPORT int PMPI_File_read_at_all_end(MPI_File fh, void *buf, MPI_Status *st)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 
 	return f ? merror_raise(fh, mcall_end(f, buf, SPLIT_READ_AT_ALL, st)) :
 		   NEXT(File_read_at_all_end)(fh, buf, st);
@@ -38,7 +38,7 @@ ALIAS(MPI_File_read_at_all_end, PMPI_File_read_at_all_end);
 
 EXPORT int PMPI_File_read_all_end(MPI_File fh, void *buf, MPI_Status *st)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 
 	return f ? merror_raise(fh, mcall_end(f, buf, SPLIT_READ_ALL, st)) :
 		   NEXT(File_read_all_end)(fh, buf, st);
@@ -47,7 +47,7 @@ ALIAS(MPI_File_read_all_end, PMPI_File_read_all_end);
 
 EXPORT int PMPI_File_read_ordered_end(MPI_File fh, void *buf, MPI_Status *st)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 
 	return f ? merror_raise(fh, mcall_end(f, buf, SPLIT_READ_ORDERED, st)) :
 		   NEXT(File_read_ordered_end)(fh, buf, st);
@@ -56,7 +56,7 @@ ALIAS(MPI_File_read_ordered_end, PMPI_File_read_ordered_end);
 
 EXPORT int PMPI_File_write_at_all_end(MPI_File fh, const void *buf, MPI_Status *st)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 
 	return f ? merror_raise(fh, mcall_end(f, buf, SPLIT_WRITE_AT_ALL, st)) :
 		   NEXT(File_write_at_all_end)(fh, buf, st);
@@ -65,7 +65,7 @@ ALIAS(MPI_File_write_at_all_end, PMPI_File_write_at_all_end);
 
 EXPORT int PMPI_File_write_all_end(MPI_File fh, const void *buf, MPI_Status *st)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 
 	return f ? merror_raise(fh, mcall_end(f, buf, SPLIT_WRITE_ALL, st)) :
 		   NEXT(File_write_all_end)(fh, buf, st);
@@ -74,7 +74,7 @@ ALIAS(MPI_File_write_all_end, PMPI_File_write_all_end);
 
 EXPORT int PMPI_File_write_ordered_end(MPI_File fh, const void *buf, MPI_Status *st)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 
 	return f ? merror_raise(fh, mcall_end(f, buf, SPLIT_WRITE_ORDERED, st)) :
 		   NEXT(File_write_ordered_end)(fh, buf, st);

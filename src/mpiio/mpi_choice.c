@@ -38,12 +38,12 @@ static bool try_two_phase(const struct mtrial *t)
 
 int mchoice_begin(struct maccess *a, struct mchoice *c, int class)
 {
-	int64_t mine[3] = { a->bytes ? (int64_t)a->f->view.file->piece_bytes : 0, (int64_t)a->bytes,
+	int64_t mine[3] = { a->bytes ? (int64_t)a->file->piece_bytes : 0, (int64_t)a->bytes,
 			    class },
 		most[3];
 
 	*c = (struct mchoice){ .begin = time_now() };
-	if (a->bytes && a->f->view.file->is_dense)
+	if (a->bytes && a->file->is_dense)
 		mine[0] = (int64_t)a->bytes;
 	if (PMPI_Allreduce(mine, most, 3, MPI_INT64_T, MPI_MAX, a->f->comm))
 		return MPI_ERR_OTHER;

@@ -4,7 +4,7 @@
 EXPORT int NAME(PMPI_File_read_at)(MPI_File fh, MPI_Offset offset, void *buf, COUNT count,
 				   MPI_Datatype type, MPI_Status *st)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 	const struct mcall c = {
 		.where = AT_OFFSET, .offset = offset, .buf = buf, .count = count, .type = type
 	};
@@ -17,7 +17,7 @@ ALIAS(NAME(MPI_File_read_at), NAME(PMPI_File_read_at));
 EXPORT int NAME(PMPI_File_write_at)(MPI_File fh, MPI_Offset offset, const void *buf, COUNT count,
 				    MPI_Datatype type, MPI_Status *st)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 	const struct mcall c = { .write = true,
 				 .where = AT_OFFSET,
 				 .offset = offset,
@@ -33,7 +33,7 @@ ALIAS(NAME(MPI_File_write_at), NAME(PMPI_File_write_at));
 EXPORT int NAME(PMPI_File_read_at_all)(MPI_File fh, MPI_Offset offset, void *buf, COUNT count,
 				       MPI_Datatype type, MPI_Status *st)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 	const struct mcall c = { .collective = true,
 				 .where = AT_OFFSET,
 				 .offset = offset,
@@ -49,7 +49,7 @@ ALIAS(NAME(MPI_File_read_at_all), NAME(PMPI_File_read_at_all));
 EXPORT int NAME(PMPI_File_write_at_all)(MPI_File fh, MPI_Offset offset, const void *buf,
 					COUNT count, MPI_Datatype type, MPI_Status *st)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 	const struct mcall c = { .write = true,
 				 .collective = true,
 				 .where = AT_OFFSET,
@@ -66,7 +66,7 @@ ALIAS(NAME(MPI_File_write_at_all), NAME(PMPI_File_write_at_all));
 EXPORT int NAME(PMPI_File_read)(MPI_File fh, void *buf, COUNT count, MPI_Datatype type,
 				MPI_Status *st)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 	const struct mcall c = { .where = AT_POINTER, .buf = buf, .count = count, .type = type };
 
 	return f ? merror_raise(fh, mcall_run(f, &c, st)) :
@@ -77,7 +77,7 @@ ALIAS(NAME(MPI_File_read), NAME(PMPI_File_read));
 EXPORT int NAME(PMPI_File_write)(MPI_File fh, const void *buf, COUNT count, MPI_Datatype type,
 				 MPI_Status *st)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 	const struct mcall c = { .write = true,
 				 .where = AT_POINTER,
 				 .buf = (void *)(uintptr_t)buf,
@@ -92,7 +92,7 @@ ALIAS(NAME(MPI_File_write), NAME(PMPI_File_write));
 EXPORT int NAME(PMPI_File_read_all)(MPI_File fh, void *buf, COUNT count, MPI_Datatype type,
 				    MPI_Status *st)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 	const struct mcall c = {
 		.collective = true, .where = AT_POINTER, .buf = buf, .count = count, .type = type
 	};
@@ -105,7 +105,7 @@ ALIAS(NAME(MPI_File_read_all), NAME(PMPI_File_read_all));
 EXPORT int NAME(PMPI_File_write_all)(MPI_File fh, const void *buf, COUNT count, MPI_Datatype type,
 				     MPI_Status *st)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 	const struct mcall c = { .write = true,
 				 .collective = true,
 				 .where = AT_POINTER,
@@ -121,7 +121,7 @@ ALIAS(NAME(MPI_File_write_all), NAME(PMPI_File_write_all));
 EXPORT int NAME(PMPI_File_iread_at)(MPI_File fh, MPI_Offset offset, void *buf, COUNT count,
 				    MPI_Datatype type, MPI_Request *req)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 	const struct mcall c = {
 		.where = AT_OFFSET, .offset = offset, .buf = buf, .count = count, .type = type
 	};
@@ -134,7 +134,7 @@ ALIAS(NAME(MPI_File_iread_at), NAME(PMPI_File_iread_at));
 EXPORT int NAME(PMPI_File_iwrite_at)(MPI_File fh, MPI_Offset offset, const void *buf, COUNT count,
 				     MPI_Datatype type, MPI_Request *req)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 	const struct mcall c = { .write = true,
 				 .where = AT_OFFSET,
 				 .offset = offset,
@@ -150,7 +150,7 @@ ALIAS(NAME(MPI_File_iwrite_at), NAME(PMPI_File_iwrite_at));
 EXPORT int NAME(PMPI_File_iread_at_all)(MPI_File fh, MPI_Offset offset, void *buf, COUNT count,
 					MPI_Datatype type, MPI_Request *req)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 	const struct mcall c = { .collective = true,
 				 .where = AT_OFFSET,
 				 .offset = offset,
@@ -166,7 +166,7 @@ ALIAS(NAME(MPI_File_iread_at_all), NAME(PMPI_File_iread_at_all));
 EXPORT int NAME(PMPI_File_iwrite_at_all)(MPI_File fh, MPI_Offset offset, const void *buf,
 					 COUNT count, MPI_Datatype type, MPI_Request *req)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 	const struct mcall c = { .write = true,
 				 .collective = true,
 				 .where = AT_OFFSET,
@@ -183,7 +183,7 @@ ALIAS(NAME(MPI_File_iwrite_at_all), NAME(PMPI_File_iwrite_at_all));
 EXPORT int NAME(PMPI_File_iread)(MPI_File fh, void *buf, COUNT count, MPI_Datatype type,
 				 MPI_Request *req)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 	const struct mcall c = { .where = AT_POINTER, .buf = buf, .count = count, .type = type };
 
 	return f ? merror_raise(fh, mcall_start(f, &c, req)) :
@@ -194,7 +194,7 @@ ALIAS(NAME(MPI_File_iread), NAME(PMPI_File_iread));
 EXPORT int NAME(PMPI_File_iwrite)(MPI_File fh, const void *buf, COUNT count, MPI_Datatype type,
 				  MPI_Request *req)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 	const struct mcall c = { .write = true,
 				 .where = AT_POINTER,
 				 .buf = (void *)(uintptr_t)buf,
@@ -209,7 +209,7 @@ ALIAS(NAME(MPI_File_iwrite), NAME(PMPI_File_iwrite));
 EXPORT int NAME(PMPI_File_iread_all)(MPI_File fh, void *buf, COUNT count, MPI_Datatype type,
 				     MPI_Request *req)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 	const struct mcall c = {
 		.collective = true, .where = AT_POINTER, .buf = buf, .count = count, .type = type
 	};
@@ -222,7 +222,7 @@ ALIAS(NAME(MPI_File_iread_all), NAME(PMPI_File_iread_all));
 EXPORT int NAME(PMPI_File_iwrite_all)(MPI_File fh, const void *buf, COUNT count, MPI_Datatype type,
 				      MPI_Request *req)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 	const struct mcall c = { .write = true,
 				 .collective = true,
 				 .where = AT_POINTER,
@@ -238,7 +238,7 @@ ALIAS(NAME(MPI_File_iwrite_all), NAME(PMPI_File_iwrite_all));
 EXPORT int NAME(PMPI_File_read_shared)(MPI_File fh, void *buf, COUNT count, MPI_Datatype type,
 				       MPI_Status *st)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 	const struct mcall c = { .where = AT_SHARED, .buf = buf, .count = count, .type = type };
 
 	return f ? merror_raise(fh, mcall_run(f, &c, st)) :
@@ -249,7 +249,7 @@ ALIAS(NAME(MPI_File_read_shared), NAME(PMPI_File_read_shared));
 EXPORT int NAME(PMPI_File_write_shared)(MPI_File fh, const void *buf, COUNT count,
 					MPI_Datatype type, MPI_Status *st)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 	const struct mcall c = { .write = true,
 				 .where = AT_SHARED,
 				 .buf = (void *)(uintptr_t)buf,
@@ -264,7 +264,7 @@ ALIAS(NAME(MPI_File_write_shared), NAME(PMPI_File_write_shared));
 EXPORT int NAME(PMPI_File_iread_shared)(MPI_File fh, void *buf, COUNT count, MPI_Datatype type,
 					MPI_Request *req)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 	const struct mcall c = { .where = AT_SHARED, .buf = buf, .count = count, .type = type };
 
 	return f ? merror_raise(fh, mcall_start(f, &c, req)) :
@@ -275,7 +275,7 @@ ALIAS(NAME(MPI_File_iread_shared), NAME(PMPI_File_iread_shared));
 EXPORT int NAME(PMPI_File_iwrite_shared)(MPI_File fh, const void *buf, COUNT count,
 					 MPI_Datatype type, MPI_Request *req)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 	const struct mcall c = { .write = true,
 				 .where = AT_SHARED,
 				 .buf = (void *)(uintptr_t)buf,
@@ -290,7 +290,7 @@ ALIAS(NAME(MPI_File_iwrite_shared), NAME(PMPI_File_iwrite_shared));
 EXPORT int NAME(PMPI_File_read_ordered)(MPI_File fh, void *buf, COUNT count, MPI_Datatype type,
 					MPI_Status *st)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 	const struct mcall c = { .where = AT_SHARED, .buf = buf, .count = count, .type = type };
 
 	return f ? merror_raise(fh, mcall_ordered(f, &c, st)) :
@@ -301,7 +301,7 @@ ALIAS(NAME(MPI_File_read_ordered), NAME(PMPI_File_read_ordered));
 EXPORT int NAME(PMPI_File_write_ordered)(MPI_File fh, const void *buf, COUNT count,
 					 MPI_Datatype type, MPI_Status *st)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 	const struct mcall c = { .write = true,
 				 .where = AT_SHARED,
 				 .buf = (void *)(uintptr_t)buf,
@@ -316,7 +316,7 @@ ALIAS(NAME(MPI_File_write_ordered), NAME(PMPI_File_write_ordered));
 EXPORT int NAME(PMPI_File_read_at_all_begin)(MPI_File fh, MPI_Offset offset, void *buf, COUNT count,
 					     MPI_Datatype type)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 	const struct mcall c = { .collective = true,
 				 .where = AT_OFFSET,
 				 .offset = offset,
@@ -331,7 +331,7 @@ ALIAS(NAME(MPI_File_read_at_all_begin), NAME(PMPI_File_read_at_all_begin));
 
 EXPORT int NAME(PMPI_File_read_all_begin)(MPI_File fh, void *buf, COUNT count, MPI_Datatype type)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 	const struct mcall c = {
 		.collective = true, .where = AT_POINTER, .buf = buf, .count = count, .type = type
 	};
@@ -344,7 +344,7 @@ ALIAS(NAME(MPI_File_read_all_begin), NAME(PMPI_File_read_all_begin));
 EXPORT int NAME(PMPI_File_read_ordered_begin)(MPI_File fh, void *buf, COUNT count,
 					      MPI_Datatype type)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 	const struct mcall c = { .where = AT_SHARED, .buf = buf, .count = count, .type = type };
 
 	return f ? merror_raise(fh, mcall_ordered_begin(f, &c, SPLIT_READ_ORDERED)) :
@@ -355,7 +355,7 @@ ALIAS(NAME(MPI_File_read_ordered_begin), NAME(PMPI_File_read_ordered_begin));
 EXPORT int NAME(PMPI_File_write_at_all_begin)(MPI_File fh, MPI_Offset offset, const void *buf,
 					      COUNT count, MPI_Datatype type)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 	const struct mcall c = { .write = true,
 				 .collective = true,
 				 .where = AT_OFFSET,
@@ -372,7 +372,7 @@ ALIAS(NAME(MPI_File_write_at_all_begin), NAME(PMPI_File_write_at_all_begin));
 EXPORT int NAME(PMPI_File_write_all_begin)(MPI_File fh, const void *buf, COUNT count,
 					   MPI_Datatype type)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 	const struct mcall c = { .write = true,
 				 .collective = true,
 				 .where = AT_POINTER,
@@ -388,7 +388,7 @@ ALIAS(NAME(MPI_File_write_all_begin), NAME(PMPI_File_write_all_begin));
 EXPORT int NAME(PMPI_File_write_ordered_begin)(MPI_File fh, const void *buf, COUNT count,
 					       MPI_Datatype type)
 {
-	struct mfile *f = mfile_find(fh);
+	struct mfile *f = mfile_find(&fh);
 	const struct mcall c = { .write = true,
 				 .where = AT_SHARED,
 				 .buf = (void *)(uintptr_t)buf,

@@ -35,14 +35,46 @@ static struct mfile *find(MPI_File h)
 	return n ? container_of(n, struct mfile, node) : NULL;
 }
 
-struct mfile *mfile_find(MPI_File h)
+/* Handles that were closed: the MPI library looks into the memory of such a handle, which is free.
+ */
+#define CLOSED 64
+static MPI_File closed[CLOSED];
+static unsigned n_closed; /* so far; the last ones are kept */
+
+static MPI_File *find_closed(MPI_File h)
+{
+	for (unsigned i = 0; i < MIN(n_closed, (unsigned)CLOSED); i++)
+		if (closed[i] == h)
+			return &closed[i];
+	return NULL;
+}
+
+struct mfile *mfile_find(MPI_File *h)
 {
 	struct mfile *f;
 
 	pthread_rwlock_rdlock(&lock);
-	f = find(h);
+	f = find(*h);
+	if (!f && find_closed(*h))
+		*h = MPI_FILE_NULL;
 	pthread_rwlock_unlock(&lock);
 	return f;
+}
+
+/* With the lock. */
+static void forget_closed(MPI_File h)
+{
+	MPI_File *at = find_closed(h);
+
+	if (at)
+		*at = MPI_FILE_NULL;
+}
+
+void mfile_is_foreign(MPI_File h)
+{
+	pthread_rwlock_wrlock(&lock);
+	forget_closed(h);
+	pthread_rwlock_unlock(&lock);
 }
 
 static int table_add(struct mfile *f)
@@ -56,6 +88,7 @@ static int table_add(struct mfile *f)
 	}
 	if (!r)
 		r = htab_insert(&table, &f->node, hash_of(f->handle));
+	forget_closed(f->handle);
 	pthread_rwlock_unlock(&lock);
 	return r ? MPI_ERR_NO_MEM : MPI_SUCCESS;
 }
@@ -63,8 +96,10 @@ static int table_add(struct mfile *f)
 static void table_remove(struct mfile *f)
 {
 	pthread_rwlock_wrlock(&lock);
-	if (find(f->handle) == f)
+	if (find(f->handle) == f) {
 		htab_remove(&table, &f->node);
+		closed[n_closed++ % CLOSED] = f->handle;
+	}
 	pthread_rwlock_unlock(&lock);
 }
 

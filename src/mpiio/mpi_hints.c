@@ -73,6 +73,21 @@ static int publish(struct mfile *f)
 	return MPI_SUCCESS;
 }
 
+/* How the file is striped is known after the open; nothing else needs it. */
+int mhints_get(struct mfile *f, MPI_Info *out)
+{
+	struct sheaf_layout_info l = { .size = sizeof(l) };
+
+	if (!f->has_layout && !sheaf_h_layout(f->fs, NULL, sheaf_file_handle(f->f), &l)) {
+		f->hints.striping_unit = l.stripe_unit;
+		f->hints.striping_factor = l.width;
+		f->has_layout = true;
+		if (publish(f))
+			return MPI_ERR_INFO;
+	}
+	return PMPI_Info_dup(f->info, out) ? MPI_ERR_INFO : MPI_SUCCESS;
+}
+
 int mhints_take(struct mfile *f, MPI_Info info)
 {
 	struct mhints *h = &f->hints;
@@ -95,5 +110,6 @@ int mhints_take(struct mfile *f, MPI_Info info)
 	if (PMPI_Bcast(&first, sizeof(first), MPI_BYTE, 0, f->comm))
 		return MPI_ERR_OTHER;
 	*h = first;
+	f->has_layout = false;
 	return merror_all(f->comm, publish(f));
 }

@@ -69,6 +69,7 @@ struct mtype {
  * MPI_ERR_UNSUPPORTED_DATAREP */
 int mtype_get(MPI_Datatype type, enum mrep rep, struct mtype **out);
 void mtype_put(struct mtype *t);
+struct mtype *mtype_keep(struct mtype *t); /* one more to give back */
 /* MPI_ERR_TYPE if this is no datatype, or one that is not committed; comm returns errors */
 int mtype_check(MPI_Datatype type, MPI_Comm comm);
 
@@ -106,7 +107,7 @@ struct mhints {
 /* What a process did through a file, by method; for SHEAF_MPIIO_STATS=1. */
 struct mstats {
 	struct {
-		uint64_t calls, accesses, bytes; /* accesses: calls of libsheaf */
+		atomic_ullong calls, accesses, bytes; /* accesses: calls of libsheaf */
 	} by[2][N_METHODS_OF_MPIIO]; /* reads, writes */
 	uint64_t exchanged; /* bytes sent to other processes in two-phase accesses */
 	uint64_t requests_before; /* of the connection at the open */
@@ -134,6 +135,7 @@ struct mfile {
 	struct mview view;
 	MPI_Offset pos; /* the individual pointer, in etypes */
 	struct mhints hints;
+	bool has_layout; /* the striping hints are those of the file */
 	struct mstats stats;
 	struct mtrial trials[2][MTRIALS]; /* of collective reads and writes, by size and piece */
 	/* the shared pointer: a hidden file that the first use creates */
@@ -148,7 +150,9 @@ struct mfile {
 };
 
 /* ---- mpi_file.c: the table; open, close, sizes ---- */
-struct mfile *mfile_find(MPI_File handle); /* NULL: not Sheaf's */
+/* NULL: not Sheaf's. A handle that was closed becomes MPI_FILE_NULL. */
+struct mfile *mfile_find(MPI_File *handle);
+void mfile_is_foreign(MPI_File handle); /* the MPI library has opened it */
 int mfile_open(MPI_Comm comm, const struct mname *name, int amode, MPI_Info info, MPI_File *out);
 int mfile_close(struct mfile *f); /* the handle stays until mfile_free() */
 void mfile_free(struct mfile *f);
@@ -173,6 +177,7 @@ int mview_byte_offset(struct mfile *f, MPI_Offset offset, MPI_Offset *out);
 
 /* ---- mpi_hints.c ---- */
 int mhints_take(struct mfile *f, MPI_Info info); /* sets hints and f->info; collective */
+int mhints_get(struct mfile *f, MPI_Info *out);
 
 /* ---- mpi_access.c: data ---- */
 
@@ -186,6 +191,8 @@ struct maccess {
 	MPI_Count count;
 	MPI_Datatype type;
 	struct mtype *mem;
+	struct mtype *file; /* the filetype and the displacement of the view */
+	uint64_t disp;
 	uint64_t skip; /* byte of the view's data where it begins */
 	uint64_t bytes;
 	char *packed; /* external32: the converted data */

@@ -132,7 +132,7 @@ static int sieve_window(struct maccess *a, struct mwalk *w, struct window *win, 
 				.type = F_WRLCK,
 				.start = next->offset,
 				.length = win->room,
-				.owner = (uint64_t)(uintptr_t)a->f };
+				.owner = (uint64_t)(uintptr_t)a };
 	uint64_t end = 0;
 	ssize_t n;
 	int r = sheaf_lock(a->f->f, &l, 1), unlocked;

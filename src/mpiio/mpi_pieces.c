@@ -5,7 +5,6 @@
 
 void mwalk_begin(struct mwalk *w, const struct maccess *a)
 {
-	const struct mview *v = &a->f->view;
 	uint64_t count;
 	void *base;
 
@@ -15,8 +14,8 @@ void mwalk_begin(struct mwalk *w, const struct maccess *a)
 	w->limit = UINT64_MAX;
 	w->mem.t = maccess_memory(a, &base, &count);
 	w->mem.base = (uint64_t)(uintptr_t)base;
-	w->file.t = v->file->t;
-	w->file.base = (uint64_t)v->disp;
+	w->file.t = a->file->t;
+	w->file.base = a->disp;
 }
 
 void mwalk_seek(struct mwalk *w, uint64_t pos)

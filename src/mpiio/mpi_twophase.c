@@ -63,15 +63,12 @@ static int grow(void *p, size_t *room, size_t need, size_t size)
 static int find_range(struct two *t)
 {
 	const struct maccess *a = t->a;
-	const struct mview *v = &a->f->view;
 	struct sheaf_extent first, last;
 	int64_t mine[2] = { INT64_MAX, 0 },
 		least[2]; /* lo, -hi; MPI_MAX of unsigned is signed in MPICH */
 
-	if (a->bytes &&
-	    sheaf_type_pieces(v->file->t, (uint64_t)v->disp, a->skip, 1, &first, 1) == 1 &&
-	    sheaf_type_pieces(v->file->t, (uint64_t)v->disp, a->skip + a->bytes - 1, 1, &last, 1) ==
-		    1) {
+	if (a->bytes && sheaf_type_pieces(a->file->t, a->disp, a->skip, 1, &first, 1) == 1 &&
+	    sheaf_type_pieces(a->file->t, a->disp, a->skip + a->bytes - 1, 1, &last, 1) == 1) {
 		mine[0] = (int64_t)first.offset;
 		mine[1] = -(int64_t)(last.offset + 1);
 	}
@@ -108,7 +105,6 @@ static bool is_sparse(struct two *t)
 static int begin_walks(struct two *t)
 {
 	const struct maccess *a = t->a;
-	const struct mview *v = &a->f->view;
 	int r = 0;
 
 	t->walks = calloc((size_t)t->n_agg, sizeof(*t->walks));
@@ -116,7 +112,7 @@ static int begin_walks(struct two *t)
 		return -ENOMEM;
 	for (int k = 0; !r && a->bytes && k < t->n_agg; k++) {
 		uint64_t from = t->lo + (uint64_t)k * t->domain;
-		int64_t before = sheaf_type_before(v->file->t, (uint64_t)v->disp, from);
+		int64_t before = sheaf_type_before(a->file->t, a->disp, from);
 
 		if (before < 0)
 			r = (int)before;
@@ -347,7 +343,6 @@ static void destroy(struct two *t)
 static ssize_t result(struct two *t, int r)
 {
 	const struct maccess *a = t->a;
-	const struct mview *v = &a->f->view;
 	int64_t mine[2] = { t->error ? t->error : r, (int64_t)t->eof }, least[2], before;
 
 	if (PMPI_Allreduce(mine, least, 2, MPI_INT64_T, MPI_MIN, t->comm))
@@ -356,7 +351,7 @@ static ssize_t result(struct two *t, int r)
 		return (ssize_t)least[0];
 	if (!a->bytes || least[1] == INT64_MAX || a->write) /* no read came to the end */
 		return (ssize_t)a->bytes;
-	before = sheaf_type_before(v->file->t, (uint64_t)v->disp, (uint64_t)least[1]);
+	before = sheaf_type_before(a->file->t, a->disp, (uint64_t)least[1]);
 	before = before > (int64_t)a->skip ? before - (int64_t)a->skip : 0;
 	return MIN(before, (int64_t)a->bytes);
 }
@@ -376,7 +371,9 @@ ssize_t mtwophase(struct maccess *a)
 	make_domains(&t);
 	if (is_sparse(&t)) {
 		a->method = M_TYPED;
-		return maccess_move(a);
+		moved = maccess_move(a);
+		r = -merror_all(t.comm, -(int)MIN(moved, 0));
+		return r ? r : moved;
 	}
 	t.error = make_plan(&t);
 	r = -merror_all(t.comm, -t.error);

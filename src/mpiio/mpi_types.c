@@ -323,6 +323,12 @@ void mtype_put(struct mtype *t)
 	free(t);
 }
 
+struct mtype *mtype_keep(struct mtype *t)
+{
+	atomic_fetch_add(&t->refs, 1);
+	return t;
+}
+
 static int attribute_gone(MPI_Datatype type, int key, void *value, void *extra)
 {
 	(void)type;
@@ -340,7 +346,7 @@ static int attribute_copied(MPI_Datatype type, int key, void *extra, void *in, v
 	(void)type;
 	(void)key;
 	(void)extra;
-	atomic_fetch_add(&t->refs, 1);
+	mtype_keep(t);
 	memcpy(out, &t, sizeof(t));
 	*flag = 1;
 	return MPI_SUCCESS;
@@ -425,7 +431,7 @@ int mtype_get(MPI_Datatype type, enum mrep rep, struct mtype **out)
 	if (!r)
 		r = PMPI_Type_get_attr(type, keys[rep], out, &found);
 	if (!r && found)
-		atomic_fetch_add(&(*out)->refs, 1);
+		mtype_keep(*out);
 	if (r || found)
 		return r ? MPI_ERR_TYPE : MPI_SUCCESS;
 	r = decode(type, rep, out);
