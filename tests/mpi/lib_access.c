@@ -112,9 +112,9 @@ char *access_byte(struct access *a, int64_t i)
 #define BEGIN(name) CALL(name, f, s->start, s->count, s->type)
 #define BEGIN_AT(name) CALL(name, f, a->offset, s->start, s->count, s->type)
 
-static int start_read(struct access *a, MPI_File f, struct side *s)
+static int start_read(struct access *a, MPI_File f, struct side *s, enum kind kind)
 {
-	switch (a->kind) {
+	switch (kind) {
 	case READ_AT:
 		return BY_OFFSET(read_at, &s->status);
 	case IREAD_AT:
@@ -148,9 +148,9 @@ static int start_read(struct access *a, MPI_File f, struct side *s)
 	}
 }
 
-static int start_write(struct access *a, MPI_File f, struct side *s)
+static int start_write(struct access *a, MPI_File f, struct side *s, enum kind kind)
 {
-	switch (a->kind) {
+	switch (kind) {
 	case WRITE_AT:
 		return BY_OFFSET(write_at, &s->status);
 	case IWRITE_AT:
@@ -184,11 +184,25 @@ static int start_write(struct access *a, MPI_File f, struct side *s)
 	}
 }
 
+/* Nonblocking collectives of MPICH's own MPI-IO hang, or run out of memory, where processes wait
+ * for different ones: the reference does the blocking one. */
+static enum kind kind_on(int side, enum kind kind)
+{
+	static const enum kind blocking[KINDS] = { [IREAD_AT_ALL] = READ_AT_ALL,
+						   [IREAD_ALL] = READ_ALL,
+						   [IWRITE_AT_ALL] = WRITE_AT_ALL,
+						   [IWRITE_ALL] = WRITE_ALL };
+
+	return side == REFERENCE && blocking[kind] ? blocking[kind] : kind;
+}
+
 void access_start(struct access *a, MPI_File f, int side)
 {
 	struct side *s = &a->side[side];
+	enum kind kind = kind_on(side, a->kind);
 
-	s->result = kind_info[a->kind].is_write ? start_write(a, f, s) : start_read(a, f, s);
+	s->result = kind_info[kind].is_write ? start_write(a, f, s, kind) :
+					       start_read(a, f, s, kind);
 }
 
 void access_end(struct access *a, MPI_File f, int side)

@@ -52,6 +52,25 @@ for mpi in "${mpis[@]}"; do
 	expect 0 rm /file
 done
 
+echo "sheaf mpirun: the library of the program's MPI, from a build and from where packages put it"
+libdir=usr/$(sed -n 's/^CMAKE_INSTALL_LIBDIR:[A-Z]*=//p' "$SHEAF_BUILD/CMakeCache.txt")
+mkdir -p usr/bin "$libdir"
+cp "$sheaf" usr/bin && cp -P "$bin"/../lib/libsheaf.so* "$bin"/../lib/libsheaf-mpiio-* "$libdir" || fail "no copy"
+for mpi in "${mpis[@]}"; do
+	options=
+	[ "$mpi" = openmpi ] && options="--allow-run-as-root --oversubscribe"
+	"mpicc.$mpi" -o "columns.$mpi" "$SHEAF_SOURCE/examples/mpi/columns.c" || fail "columns.c does not compile"
+	for command in "$sheaf" usr/bin/sheaf; do
+		"$command" mpirun --mpiexec "mpiexec.$mpi $options" -n 2 "./columns.$mpi" sheaf:/columns >out 2>err </dev/null ||
+			fail "$command mpirun with $mpi"
+		says "as written"
+	done
+	expect 0 rm /columns
+	rm "$libdir/libsheaf-mpiio-$mpi.so.1"
+	usr/bin/sheaf mpirun "./columns.$mpi" >out 2>err && fail "mpirun without the library"
+	one_line "libsheaf-mpiio-$mpi is not installed: install the package of that name"
+done
+
 echo "nothing is left behind"
 expect 0 ls -l /
 [ ! -s out ] || fail "files are left"

@@ -183,7 +183,7 @@ static void arguments(MPI_File f)
 /* An error of one process is an error of all. */
 static void collectives(MPI_File f)
 {
-	static const char *const methods[] = { "auto", "typed", "list", "twophase", "sieve" };
+	static const char *const methods[] = { "auto", "twophase" };
 	MPI_Info info;
 	char what[100];
 

@@ -6,6 +6,7 @@
  *         --rounds N          at most N
  *         --die before|in     process 1 kills itself in the third round: before, or in a collective
  *         --fill              writes until there is no space, instead of rounds
+ *         --stop PID          stops this server while nonblocking accesses begin
  *
  * In a round all processes write pieces that alternate, and read those of another process back.
  * Data that do not arrive, and calls that fail, end the program. */
@@ -252,13 +253,80 @@ static void fill(void)
 		printf("%d ways\n", WAYS);
 }
 
+/* ---- overlap ---- */
+
+/* The server does not answer between the begin and the first test of an access: only one that goes
+ * on after the call gets there. */
+static void begin_while_stopped(MPI_File f, pid_t server, bool write)
+{
+	MPI_Request request;
+	MPI_Status status;
+	int is_done;
+
+	kill(server, SIGSTOP);
+	if (write)
+		must("iwrite_at", MPI_File_iwrite_at(f, 0, data, BYTES / 4, MPI_INT, &request),
+		     MPI_SUCCESS);
+	else
+		must("iread_at", MPI_File_iread_at(f, 0, back, BYTES / 4, MPI_INT, &request),
+		     MPI_SUCCESS);
+	must("test", MPI_Test(&request, &is_done, &status), MPI_SUCCESS);
+	must("it has not ended", is_done ? MPI_ERR_OTHER : MPI_SUCCESS, MPI_SUCCESS);
+	kill(server, SIGCONT);
+	must("wait", MPI_Wait(&request, &status), MPI_SUCCESS);
+}
+
+static void split_while_stopped(MPI_File f, pid_t server)
+{
+	kill(server, SIGSTOP);
+	must("begin", MPI_File_write_at_all_begin(f, 0, data, BYTES / 4, MPI_INT), MPI_SUCCESS);
+	kill(server, SIGCONT);
+	must("end", MPI_File_write_at_all_end(f, data, MPI_STATUS_IGNORE), MPI_SUCCESS);
+}
+
+static void overlap_as(const char *how, const char *rep, bool is_atomic, pid_t server)
+{
+	MPI_Datatype tile;
+	MPI_File f;
+
+	method = how;
+	f = open_file(MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE);
+	MPI_Type_create_resized(MPI_INT, 0, 2 * sizeof(int), &tile);
+	MPI_Type_commit(&tile);
+	must("set_view", MPI_File_set_view(f, 0, MPI_INT, tile, rep, MPI_INFO_NULL), MPI_SUCCESS);
+	MPI_Type_free(&tile);
+	must("set_atomicity", MPI_File_set_atomicity(f, is_atomic), MPI_SUCCESS);
+	make_data(data, rank, 0);
+	must("write_at", MPI_File_write_at(f, 0, data, BYTES / 4, MPI_INT, MPI_STATUS_IGNORE),
+	     MPI_SUCCESS); /* connects to all servers */
+	make_data(data, rank, 1);
+	begin_while_stopped(f, server, true);
+	begin_while_stopped(f, server, false);
+	must("the data", memcmp(data, back, BYTES) ? MPI_ERR_OTHER : MPI_SUCCESS, MPI_SUCCESS);
+	split_while_stopped(f, server);
+	must("close", MPI_File_close(&f), MPI_SUCCESS);
+}
+
+static void overlap(pid_t server)
+{
+	overlap_as("typed", "native", false, server);
+	overlap_as("typed", "external32", false, server);
+	overlap_as("typed", "native", true, server);
+	overlap_as("sieve", "native", false, server);
+	printf("4 kinds\n");
+}
+
 int main(int argc, char **argv)
 {
-	static const struct option options[] = {
-		{ "method", 1, NULL, 'm' }, { "log", 1, NULL, 'l' },  { "rounds", 1, NULL, 'r' },
-		{ "die", 1, NULL, 'd' },    { "fill", 0, NULL, 'f' }, { 0 }
-	};
+	static const struct option options[] = { { "method", 1, NULL, 'm' },
+						 { "log", 1, NULL, 'l' },
+						 { "rounds", 1, NULL, 'r' },
+						 { "die", 1, NULL, 'd' },
+						 { "fill", 0, NULL, 'f' },
+						 { "stop", 1, NULL, 's' },
+						 { 0 } };
 	bool fills = false;
+	pid_t server = 0;
 	int option;
 
 	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -272,12 +340,18 @@ int main(int argc, char **argv)
 			die = optarg;
 		else if (option == 'f')
 			fills = true;
+		else if (option == 's')
+			server = atoi(optarg);
+		else
+			return 2;
 	}
 	name = argv[optind];
 	MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-	if (fills)
+	if (server)
+		overlap(server);
+	else if (fills)
 		fill();
 	else
 		many_rounds();

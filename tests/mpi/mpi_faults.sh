@@ -40,6 +40,13 @@ for mpi in "${mpis[@]}"; do
 	done
 done
 
+echo "nonblocking and split accesses go on after the call: it ends while a server is stopped"
+pid=$(cat "$work/fs/server3/sheafd.pid")
+helpers+=("$pid") # it may be left stopped
+for mpi in "${mpis[@]}"; do
+	passes "$mpi" 1 mpi_faults --stop "$pid" sheaf:/overlap
+done
+
 # servers that forget a dead client soon, because its locks block the next program until then
 expect 0 stop
 sed -i 's/^lease = .*/lease = 5/' "$SHEAF_CONF"

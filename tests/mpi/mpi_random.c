@@ -1,7 +1,8 @@
 /* Random programs of MPI-IO operations, each done on our file and on a reference file by the MPI
  * library's own MPI-IO. A model predicts every result: data, counts, positions, sizes.
  *
- *     mpiexec -n N mpi_random OUR_NAME [REFERENCE_NAME] [--programs N] [--seed S] [--trace]
+ *     mpiexec -n N mpi_random OUR_NAME [REFERENCE_NAME] [--programs N] [--seed S] [--method M]
+ *                             [--trace]
  *
  * A program has phases. In a private phase the views of the processes do not share a byte, and
  * each process does what it likes, with many requests under way. In a common phase all processes
@@ -13,6 +14,8 @@
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+static const char *only_method; /* NULL: random ones */
 
 static void plain_tile(struct view *v)
 {
@@ -126,7 +129,9 @@ static MPI_Info random_hints(struct program *p)
 	MPI_Info info;
 
 	MPI_Info_create(&info);
-	if (rng_one_in(&p->common, 2))
+	if (only_method)
+		MPI_Info_set(info, "sheaf_method", only_method);
+	else if (rng_one_in(&p->common, 2))
 		MPI_Info_set(info, "sheaf_method", method[rng_below(&p->common, 5)]);
 	if (rng_one_in(&p->common, 2))
 		MPI_Info_set(info, "cb_buffer_size", size[rng_below(&p->common, 4)]);
@@ -151,6 +156,32 @@ static MPI_Info reference_hints(void)
 	return info;
 }
 
+static long hint_of(MPI_Info info, const char *key)
+{
+	char value[MPI_MAX_INFO_VAL + 1];
+	int is_set;
+
+	MPI_Info_get(info, key, MPI_MAX_INFO_VAL, value, &is_set);
+	return is_set ? atol(value) : 0;
+}
+
+/* A new file is striped as the hints say; any file tells how it is striped. */
+static void check_hints(struct program *p, MPI_Info given)
+{
+	static const char *const keys[] = { "striping_unit", "striping_factor" };
+	MPI_Info used;
+
+	must_succeed(p, OURS, "get_info", MPI_File_get_info(p->file[OURS], &used));
+	for (int i = 0; i < 2; i++) {
+		long is = hint_of(used, keys[i]), hint = hint_of(given, keys[i]);
+
+		must_equal(p, OURS, "there is a hint", is > 0, true);
+		if (hint && (p->amode & MPI_MODE_CREATE))
+			must_equal(p, OURS, keys[i], is, hint);
+	}
+	MPI_Info_free(&used);
+}
+
 static void open_files(struct program *p)
 {
 	MPI_Info info[SIDES];
@@ -164,6 +195,8 @@ static void open_files(struct program *p)
 
 		must_succeed(p, s, "open",
 			     MPI_File_open(p->comm, side_file[s], p->amode, info[s], &p->file[s]));
+		if (s == OURS && side_is_strict(s))
+			check_hints(p, info[s]);
 		MPI_Info_free(&info[s]);
 		must_succeed(p, s, "get_amode", MPI_File_get_amode(p->file[s], &amode));
 		must_equal(p, s, "the amode", amode, p->amode);
@@ -226,7 +259,7 @@ static void run_program(uint64_t seed)
 static void usage(void)
 {
 	fprintf(stderr,
-		"usage: mpi_random OUR_NAME [REFERENCE_NAME] [--programs N] [--seed S] [--trace]\n");
+		"usage: mpi_random OUR_NAME [REFERENCE_NAME] [--programs N] [--seed S] [--method M] [--trace]\n");
 	exit(2);
 }
 
@@ -234,6 +267,7 @@ int main(int argc, char **argv)
 {
 	static const struct option options[] = { { "programs", 1, NULL, 'p' },
 						 { "seed", 1, NULL, 's' },
+						 { "method", 1, NULL, 'm' },
 						 { "trace", 0, NULL, 't' },
 						 { 0 } };
 	uint64_t seed = 1;
@@ -245,6 +279,8 @@ int main(int argc, char **argv)
 			programs = atoi(optarg);
 		else if (option == 's')
 			seed = strtoull(optarg, NULL, 0);
+		else if (option == 'm')
+			only_method = optarg;
 		else if (option == 't')
 			is_traced = true;
 		else

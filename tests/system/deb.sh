@@ -18,6 +18,12 @@ fail() {
 source=${SHEAF_SOURCE:-$(cd "$(dirname "$0")/../.." && pwd)}
 debs=${SHEAF_DEBS:-$source/build-deb}
 packages="libsheaf1 libsheaf-dev sheaf sheaf-mount sheaf-server"
+mpis=()
+for mpi in mpich openmpi; do
+	command -v "mpicc.$mpi" >/dev/null && command -v "mpiexec.$mpi" >/dev/null || continue
+	mpis+=("$mpi")
+	packages+=" libsheaf-mpiio-$mpi"
+done
 files=()
 for p in $packages; do
 	f=$(ls "$debs/$p"_*.deb 2>/dev/null) || fail "no package $p in $debs; run: make deb"
@@ -75,6 +81,15 @@ done
 sheaf status || { cat log; fail "not all servers are up"; }
 ./matrix || fail "matrix over servers"
 sheaf ls -l / | grep -q matrix || fail "no matrix in the root"
+for mpi in "${mpis[@]}"; do
+	echo "an MPI program with libsheaf-mpiio-$mpi"
+	options=
+	[ "$mpi" = openmpi ] && options="--allow-run-as-root --oversubscribe"
+	"mpicc.$mpi" -o columns "$source/examples/mpi/columns.c" || fail "columns.c does not compile with $mpi"
+	sheaf mpirun --mpiexec "mpiexec.$mpi $options" -n 2 ./columns "sheaf:/$mpi" >log 2>&1 &&
+		grep -q "as written" log || { cat log; fail "columns with $mpi"; }
+	sheaf ls -l / | grep -q "$mpi" || fail "no file of $mpi in the root"
+done
 sheaf stop || fail "sheaf stop"
 sheaf start || fail "sheaf start does not find sheafd"
 sheaf stop || fail "sheaf stop"
