@@ -33,11 +33,12 @@ enum {
 };
 
 const struct bench_kind *const bench_kinds[] = {
-	&bench_net,	     &bench_contig,   &bench_latency,	  &bench_meta,
-	&bench_lists,	     &bench_transfer, &bench_blockcolumn, &bench_tile,
-	&bench_wan,	     &bench_incast,   &bench_bank,	  &bench_common,
-	&bench_registration, &bench_mount,    &bench_mpi,	  &bench_nfs,
-	NULL,
+	&bench_net,	     &bench_contig, &bench_latency,
+	&bench_meta,	     &bench_lists,  &bench_transfer,
+	&bench_blockcolumn,  &bench_tile,   &bench_wan,
+	&bench_incast,	     &bench_bank,   &bench_common,
+	&bench_registration, &bench_mount,  &bench_mpi,
+	&bench_nfs,	     NULL,
 };
 
 static void progress(struct bench *b, const char *what, int round)
