@@ -449,7 +449,7 @@ static int run_bench(struct cli *c)
 	if (!only && (!name || strcmp(name, "all") != 0))
 		return cli_usage(
 			c,
-			"%s%s: there are net, contig, latency, meta, lists, transfer, blockcolumn, tile, wan, incast, common, registration, mount, mpi, nfs and all",
+			"%s%s: there are net, contig, latency, meta, lists, transfer, blockcolumn, tile, wan, incast, bank, common, registration, mount, mpi, nfs and all",
 			name ? "no benchmark " : "which benchmark", name ? name : "");
 	b = calloc(1, sizeof(*b));
 	if (!b)
@@ -477,7 +477,7 @@ static int run_bench(struct cli *c)
 const struct cli_command cmd_bench = {
 	.name = "bench",
 	.usage =
-		"net|contig|latency|meta|lists|transfer|blockcolumn|tile|wan|incast|common|registration|mount|mpi|nfs|all\n"
+		"net|contig|latency|meta|lists|transfer|blockcolumn|tile|wan|incast|bank|common|registration|mount|mpi|nfs|all\n"
 		"                   [--dir DIR] [--servers N] [--meta N] [--clients LIST]\n"
 		"                   [--sizes LIST] [--rounds N] [--mover NAME] [--mpi NAME] [--long]\n"
 		"                   [--hosts] [--rate RATE] [--delay TIME] [--json] [--report DIR]",

@@ -126,8 +126,11 @@ static int do_turns(struct bench_worker *w)
 		for (int i = 0; !r && i < n; i++)
 			r = do_turn(w, order[i], &took[order[i] - PACK][turns]);
 	} while (!r && ++turns < MAX_TURNS && (turns < LEAST_TURNS || time_now() < end));
-	for (int i = 0; !r && i < n; i++)
-		w->more[i] = (double)bench_median(took[i], turns);
+	for (int i = 0; !r && i < n; i++) {
+		int k = order[i] - PACK;
+
+		w->more[k] = (double)bench_median(took[k], turns);
+	}
 	sheaf_set_mover(w->fs, SHEAF_MOVER_AUTO);
 	return r;
 }

@@ -370,6 +370,23 @@ def nfs(folder):
     print("nfs, alone" if alone else "nfs")
 
 
+def bank(folder):
+    if not shutil.which("memcached"):
+        print("bank: memcached is not installed")
+        return
+    p = sheaf("bench", "bank", "--dir", folder, "--servers", "2", "--rounds", "1", "--clients", "2", "--json")
+    d = json.loads(p.stdout)
+    check_rows(d)
+    check({"bank_idle", "served after a write, bank always"} <= set(d["bars"]), f"bars: {d['bars']}")
+    check("control group" in p.stderr or "bank_limited, 2 KiB, 2 clients" in d["bars"], f"bars: {d['bars']}")
+    rows = {(r["case"], r.get("bytes")) for r in d["rows"]}
+    for how in ("off", "on", "always"):
+        for size in (512, 2048, 16384, 65536):
+            check((f"read, bank {how}", size) in rows, f"no row for {how}, {size}: {rows}")
+    nothing_left(folder)
+    print("bank")
+
+
 def links():
     with open("/proc/net/dev", encoding="utf-8") as f:
         return [line.split(":")[0] for line in f if ":" in line]
@@ -435,5 +452,6 @@ interrupted("place")
 mount("place")
 mpi("place")
 nfs("place")
+bank("place")
 hosts("place")
 running_file_system()
