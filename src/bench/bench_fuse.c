@@ -85,19 +85,10 @@ static int wait_mounted(struct bench *b, struct bench_side *s)
 	return 0;
 }
 
-static int make_dir(struct bench *b, const char *path)
-{
-	int r = mkdir(path, 0700) ? -errno : 0;
-
-	if (r)
-		cli_fail_host(b->c, path, r);
-	return r;
-}
-
 static int mount_side(struct bench *b, struct bench_side *s, const char *program,
 		      const char *const *argv)
 {
-	int r = make_dir(b, s->point);
+	int r = bench_make_dir(b, s->point);
 	struct stat st;
 
 	if (!r && stat(s->point, &st))
@@ -132,7 +123,7 @@ static int mount_passthrough(struct bench *b, struct bench_side *s, const char *
 	memcpy(s->dir, s->point, sizeof(s->dir));
 	snprintf(source, sizeof(source), "%s/source-%s", b->place.dir, s->name);
 	cli_find_program(PASSTHROUGH, program);
-	r = make_dir(b, source);
+	r = bench_make_dir(b, source);
 	return r ? r : mount_side(b, s, program, argv);
 }
 

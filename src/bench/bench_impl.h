@@ -288,6 +288,7 @@ int bench_place_connect(struct bench *b); /* makes the scratch directory; call a
 void bench_place_close(struct bench *b); /* removes everything; may be called at any time */
 /* Switches sieving by temporary servers on or off. 0, or -errno after a message. */
 int bench_place_sieve(struct bench *b, bool sieve);
+int bench_make_dir(struct bench *b, const char *path); /* 0, or -errno after a message */
 /* Waits until the servers are idle, for 20 seconds at most. */
 void bench_wait_idle(struct bench *b);
 /* Copies a cluster file; put() writes each line to the copy, which may replace the file. */

@@ -102,15 +102,6 @@ int bench_nfs_choose(struct bench *b)
 
 /* ---- starting ---- */
 
-static int make_dir(struct bench *b, const char *path)
-{
-	int r = mkdir(path, 0700) ? -errno : 0;
-
-	if (r)
-		cli_fail_host(b->c, path, r);
-	return r;
-}
-
 /* Waits until the process accepts connections. */
 static int await(struct bench *b, const char *name, pid_t *pid, const struct sockaddr_in *at)
 {
@@ -209,9 +200,9 @@ static int start_ganesha(struct bench *b)
 	snprintf(on_mount->path, sizeof(on_mount->path), "%.1000s/on-mount",
 		 b->sides[BENCH_SHEAF].dir);
 	if (!r)
-		r = make_dir(b, local->path);
+		r = bench_make_dir(b, local->path);
 	if (!r)
-		r = make_dir(b, on_mount->path);
+		r = bench_make_dir(b, on_mount->path);
 	if (!r)
 		r = put_ganesha_conf(b, conf);
 	if (!r)

@@ -212,6 +212,15 @@ static int open_own(struct bench *b, const char *given, uint32_t servers)
 	return CLI_OK;
 }
 
+int bench_make_dir(struct bench *b, const char *path)
+{
+	int r = mkdir(path, 0700) ? -errno : 0;
+
+	if (r)
+		cli_fail_host(b->c, path, r);
+	return r;
+}
+
 int bench_conf_edit(const char *from, const char *to,
 		    void (*put)(FILE *out, const char *line, void *arg), void *arg)
 {
