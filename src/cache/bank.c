@@ -5,8 +5,8 @@
  *
  * Does asking pay? Accesses that were not asked for tell what the servers take, by size. What
  * asking saves or costs is added up; while the sum is negative no access is asked for, and each
- * other access adds a part of its time. So asking costs a tenth of the time at most where nothing
- * is found, and where it pays all accesses are asked for.
+ * other access adds a part of its time. So asking is to cost a tenth of the time at most
+ * where nothing is found, and where it pays all accesses are asked for.
  *
  * Threads: the loop's, but for what is marked as the worker's. Buffers: borrowed; those of stores
  * are the bank's. Errors: none of an access; what goes wrong is counted, and nothing is found. */
@@ -134,12 +134,7 @@ void bank_free(struct bank *b)
 	free(b);
 }
 
-const struct bank_counts *bank_counts(const struct bank *b)
-{
-	return &b->counts;
-}
-
-struct bank_counts *bank_counters(struct bank *b)
+struct bank_counts *bank_counts(struct bank *b)
 {
 	return &b->counts;
 }

@@ -1,9 +1,10 @@
 /* cache: blocks of files in a bank of memcached daemons, between clients and servers.
  *
- * An entry never changes: its name is an HMAC over all that determines its bytes, the state of the
- * file included. A file in another state has other names, so nothing is removed; the daemons forget
- * what nobody asks for. Values are encrypted and authenticated, since memcached authenticates
- * nobody: a value that is damaged, foreign or of another name is one that is not there.
+ * A block never changes: its name is an HMAC over all that determines its bytes, the state of the
+ * file included. A file in another state has other names, so blocks are not removed; the daemons
+ * drop those that no client has asked for in a long time. Values are encrypted and authenticated,
+ * because memcached has no authentication: a value that is damaged, foreign or of another name
+ * counts as missing.
  *
  * A bank belongs to a loop. Its workers speak with the daemons. */
 #ifndef SHEAF_CACHE_H
@@ -31,8 +32,7 @@ int bank_new(struct loop *l, const struct conf_bank *conf, const uint8_t key[KEY
 /* Ends the workers; requests that waited for them are runnable then. Nothing is found any more. */
 void bank_stop(struct bank *b);
 void bank_free(struct bank *b); /* after bank_stop(); b may be NULL in both */
-const struct bank_counts *bank_counts(const struct bank *b);
-struct bank_counts *bank_counters(struct bank *b); /* for those that the user of the bank counts */
+struct bank_counts *bank_counts(struct bank *b); /* its user adds hits, bytes and waits */
 uint32_t bank_block_bytes(const struct bank *b);
 
 /* What determines the bytes of a file's blocks. */

@@ -360,7 +360,7 @@ static bool pause_start(struct cop *op)
 
 	if (now >= until)
 		return false;
-	bank_counters(op->c->bank)->waits++;
+	bank_counts(op->c->bank)->waits++;
 	req_hold(&op->q);
 	b->pause.fire = pause_over;
 	if (timer_set(l, &b->pause, MIN(now + b->pause_ns, until)))
@@ -399,7 +399,7 @@ static void ask_servers(struct cop *op)
 static bool end_hit(struct cop *op)
 {
 	struct banked *b = op->state;
-	struct bank_counts *n = bank_counters(op->c->bank);
+	struct bank_counts *n = bank_counts(op->c->bank);
 
 	b->result = copy_out(op);
 	n->hits++;
@@ -510,7 +510,7 @@ bool banked_read(struct cop *op, struct cfile *f, const struct iovec *mem, size_
 	b->began = op->plain_began;
 	op->plain_began = 0;
 	each_piece(ext, n_ext, state.size, bank_block_bytes(op->c->bank), add_block, b->call);
-	bank_counters(op->c->bank)->asked++;
+	bank_counts(op->c->bank)->asked++;
 	op->file = f;
 	op->state = b;
 	cop_start(op, &banked_ops, 0);

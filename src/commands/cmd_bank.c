@@ -138,7 +138,7 @@ static int wait_up(struct cli *c, const struct daemon *d, char stats[ANSWER_MAX]
 			 d->address);
 }
 
-/* Memcached refuses to run as root: the user of its package, or nobody. */
+/* Memcached refuses to run as root: it gets the user of Debian's package, or the user "nobody". */
 static const char *user_of_daemons(void)
 {
 	return getpwnam("memcache") ? "memcache" : "nobody";

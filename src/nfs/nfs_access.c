@@ -36,8 +36,8 @@ static ssize_t acl_read(struct nfs_call *c, const struct sheaf_handle *h,
 	return (n - ACL_HEAD) / (ssize_t)sizeof(**out);
 }
 
-/* The bits of a caller who is not the owner: those of its own entry, else those of all entries of
- * its groups, both limited by the mask, else those of others. */
+/* The permission bits of a user that does not own the file: those of the entry for that user, else
+ * those of all entries for the user's groups, both limited by the mask, else those for others. */
 static mode_t acl_bits(const struct nfs_call *c, const struct stat *st, const struct acl_entry *e,
 		       size_t n)
 {
