@@ -20,6 +20,10 @@ struct sheaf_cred {
 	uint32_t n_gids; /* at most 32 */
 	const uint32_t *gids;
 	mode_t umask; /* for new inodes; servers apply it, unless the directory has a default ACL */
+	/* Names the call of another protocol that these calls execute, for gateways that may act
+	 * for any user: 16 bytes that others cannot guess, or NULL. The same call with the same id
+	 * is executed once, whichever process repeats it; servers keep the last 32,768 answers. */
+	const unsigned char *call_id;
 };
 
 SHEAF_API struct sheaf_handle sheaf_root(struct sheaf *fs);

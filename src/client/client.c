@@ -192,6 +192,9 @@ struct cop *cop_new(struct client *c, const struct sheaf_cred *cred)
 	op->cred.gid = cred->gid;
 	op->umask = cred->umask & 0777;
 	op->cred.n_gids = MIN(cred->n_gids, (uint32_t)ARRAY_LEN(op->cred.gids));
+	op->cred.has_call_id = cred->call_id != NULL;
+	if (cred->call_id)
+		memcpy(op->cred.call_id, cred->call_id, CALL_ID_BYTES);
 	if (op->cred.n_gids)
 		memcpy(op->cred.gids, cred->gids, op->cred.n_gids * sizeof(uint32_t));
 	return op;

@@ -334,8 +334,11 @@ static int schema_upgrade(struct opening *op, MDB_txn *txn)
 	const struct db *d = &op->m->db;
 	MDB_cursor *cur;
 	MDB_val k, v;
-	int rc = refuse_pairs(op, txn);
+	int rc;
 
+	if (op->old == 6) /* only lacked tables */
+		return 0;
+	rc = refuse_pairs(op, txn);
 	if (rc)
 		return rc;
 	rc = mdb_drop(txn, d->t[T_SESSION], 0);

@@ -429,11 +429,11 @@ static int apply_session_new(struct apply *ap)
 		return EINVAL;
 	rc = row_read(&ap->m->db, ap->txn, T_SESSION, &k, &s, sizeof(s));
 	if (rc == 0)
-		return memcmp(s.secret, r->secret, sizeof(s.secret)) ? EEXIST : 0;
+		return memcmp(s.secret, r->token, sizeof(s.secret)) ? EEXIST : 0;
 	if (rc != -ENOENT)
 		return rc;
 	memset(&s, 0, sizeof(s));
-	memcpy(s.secret, r->secret, sizeof(s.secret));
+	memcpy(s.secret, r->token, sizeof(s.secret));
 	if (r->client.len)
 		memcpy(s.client, r->client.p, MIN(r->client.len, sizeof(s.client) - 1));
 	ap->res->created = true;
@@ -516,13 +516,21 @@ static bool has_slot(const struct wire_record *r)
 	return r->session != 0 && !(k && k->no_slot);
 }
 
+/* The id of a gateway's call, or NULL. */
+static const uint8_t *call_of(const struct wire_record *r)
+{
+	static const uint8_t none[CALL_ID_BYTES];
+
+	return has_slot(r) && memcmp(r->token, none, sizeof(none)) ? r->token : NULL;
+}
+
 /* Detects retransmissions. 0: the request is new; EEXIST: *v is the stored answer; ESTALE: no such
  * session; EBADMSG: the slot has a later sequence; EKEYREJECTED: the stored answer belongs to
  * another request; or negative. */
 static int slot_check(struct apply *ap, MDB_val *v)
 {
 	const struct wire_record *r = ap->rec;
-	struct slot_key of = { r->session, r->slot, r->sequence, r->digest };
+	struct slot_key of = { r->session, r->slot, r->sequence, r->digest, call_of(r) };
 	struct key session = key_u64(r->session);
 	int rc = row_get(&ap->m->db, ap->txn, T_SESSION, &session, v);
 
@@ -636,5 +644,8 @@ int apply_bytes(struct apply *ap, const void *bytes, size_t len, struct arena *a
 		rc = answer_encode(ap, answers, answer, n_answer, &n_stored);
 	if (!rc && has_slot(&rec) && is_final(&rec, &res))
 		rc = slot_store(ap, *answer, n_stored);
+	/* refusals changed nothing and are not kept: the gateway may ask again */
+	if (!rc && call_of(&rec) && is_final(&rec, &res) && !res.status)
+		rc = answer_put(&ap->m->db, ap->txn, rec.token, *answer, n_stored);
 	return rc;
 }

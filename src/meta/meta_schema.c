@@ -11,7 +11,8 @@ const char *const table_names[N_TABLES] = {
 	[T_UNSETTLED] = "unsettled", [T_REMOVE] = "remove",   [T_INTENT] = "intent",
 	[T_SESSION] = "session",     [T_SLOT] = "slot",	      [T_SYS] = "sys",
 	[T_SYMLINK] = "symlink",     [T_XATTR] = "xattr",     [T_PREPARED] = "prepared",
-	[T_LOCK] = "lock",	     [T_DECIDED] = "decided",
+	[T_LOCK] = "lock",	     [T_DECIDED] = "decided", [T_ANSWER] = "answer",
+	[T_ANSWERED] = "answered",
 };
 
 int db_error(int rc)
@@ -86,6 +87,14 @@ struct key key_pair32(uint64_t id, uint32_t second)
 
 	memcpy(k.b + 8, &be, sizeof(be));
 	k.n = 12;
+	return k;
+}
+
+struct key key_call(const uint8_t id[CALL_ID_BYTES])
+{
+	struct key k = { .n = CALL_ID_BYTES };
+
+	memcpy(k.b, id, CALL_ID_BYTES);
 	return k;
 }
 
@@ -341,7 +350,24 @@ int entry_del(const struct db *d, MDB_txn *txn, uint64_t dir, const struct wire_
 	return rc == -ENOENT ? -EIO : rc; /* the caller has just read it: the two tables differ */
 }
 
-int slot_find(const struct db *d, MDB_txn *txn, const struct slot_key *key, MDB_val *answer)
+/* ---- answers ---- */
+
+static int answer_find(const struct db *d, MDB_txn *txn, const uint8_t *id, MDB_val *answer)
+{
+	struct key k = key_call(id);
+	int rc = row_get(d, txn, T_ANSWER, &k, answer);
+
+	if (rc)
+		return rc;
+	if (answer->mv_size < sizeof(uint64_t))
+		return -EIO;
+	answer->mv_data = (uint8_t *)answer->mv_data + sizeof(uint64_t);
+	answer->mv_size -= sizeof(uint64_t);
+	return 0;
+}
+
+static int find_in_slot(const struct db *d, MDB_txn *txn, const struct slot_key *key,
+			MDB_val *answer)
 {
 	struct key k = key_pair32(key->session, key->slot);
 	struct disk_slot s;
@@ -359,4 +385,59 @@ int slot_find(const struct db *d, MDB_txn *txn, const struct slot_key *key, MDB_
 	answer->mv_data = (uint8_t *)answer->mv_data + sizeof(s);
 	answer->mv_size -= sizeof(s);
 	return 0;
+}
+
+int slot_find(const struct db *d, MDB_txn *txn, const struct slot_key *key, MDB_val *answer)
+{
+	int rc = find_in_slot(d, txn, key, answer);
+
+	return rc == -ENOENT && key->call ? answer_find(d, txn, key->call, answer) : rc;
+}
+
+/* Removes the oldest answer, and says the number of the next one. */
+static int answers_make_room(const struct db *d, MDB_txn *txn, uint64_t *next)
+{
+	MDB_val k, v;
+	MDB_cursor *cur;
+	MDB_stat st;
+	int rc = db_error(mdb_stat(txn, d->t[T_ANSWERED], &st));
+
+	*next = 1;
+	if (rc || !st.ms_entries)
+		return rc;
+	rc = db_error(mdb_cursor_open(txn, d->t[T_ANSWERED], &cur));
+	if (rc)
+		return rc;
+	rc = db_error(mdb_cursor_get(cur, &k, &v, MDB_LAST));
+	if (!rc && k.mv_size == sizeof(uint64_t))
+		*next = be64_load(k.mv_data) + 1;
+	if (!rc && st.ms_entries >= ANSWERS_MAX)
+		rc = db_error(mdb_cursor_get(cur, &k, &v, MDB_FIRST));
+	if (!rc && st.ms_entries >= ANSWERS_MAX) {
+		struct key old =
+			key_call(v.mv_size == CALL_ID_BYTES ? v.mv_data : (uint8_t[16]){ 0 });
+
+		rc = row_del(d, txn, T_ANSWER, &old);
+		if (!rc || rc == -ENOENT)
+			rc = db_error(mdb_cursor_del(cur, 0));
+	}
+	mdb_cursor_close(cur);
+	return rc;
+}
+
+int answer_put(const struct db *d, MDB_txn *txn, const uint8_t id[CALL_ID_BYTES],
+	       const uint8_t *answer, uint32_t n)
+{
+	struct key by_id = key_call(id), by_number;
+	uint64_t number;
+	MDB_val v;
+	int rc = row_get(d, txn, T_ANSWER, &by_id, &v);
+
+	if (rc != -ENOENT)
+		return rc;
+	rc = answers_make_room(d, txn, &number);
+	by_number = key_u64(number);
+	if (!rc)
+		rc = row_put(d, txn, T_ANSWERED, &by_number, id, CALL_ID_BYTES);
+	return rc ? rc : row_put2(d, txn, T_ANSWER, &by_id, &number, sizeof(number), answer, n);
 }

@@ -13,7 +13,7 @@
 
 #include "meta/meta.h"
 
-#define SCHEMA_VERSION 6
+#define SCHEMA_VERSION 7
 #define SCHEMA_OLDEST 1 /* upgraded when it is opened (schema_upgrade) */
 #define SCHEMA_MAGIC "SHEAFMD" /* 8 bytes with its NUL */
 
@@ -32,6 +32,8 @@ enum table {
 	T_PREPARED, /* id of a change over several servers, index -> disk_prepared + its record */
 	T_LOCK, /* ino, or directory and name, that a prepared part holds -> id of the change */
 	T_DECIDED, /* id of a change -> targets that may not have finished it */
+	T_ANSWER, /* id of a gateway's call -> number + encoded record_res */
+	T_ANSWERED, /* number -> id of the call: the oldest first */
 	N_TABLES
 };
 extern const char *const table_names[N_TABLES];
@@ -204,8 +206,14 @@ int entry_put(const struct db *d, MDB_txn *txn, uint64_t dir, const struct wire_
 int entry_del(const struct db *d, MDB_txn *txn, uint64_t dir, const struct wire_bytes *name,
 	      uint64_t cookie);
 
+/* How many answers to calls of gateways are kept. */
+#define ANSWERS_MAX 32768
+struct key key_call(const uint8_t id[CALL_ID_BYTES]);
 /* The stored answer of a request: 0, -ENOENT (the request is new), -EBADMSG (the slot has a later
  * sequence; sequences wrap around), -EKEYREJECTED (the answer belongs to another request). */
 int slot_find(const struct db *d, MDB_txn *txn, const struct slot_key *s, MDB_val *answer);
+/* Keeps the answer to a call; the oldest ones go. */
+int answer_put(const struct db *d, MDB_txn *txn, const uint8_t id[CALL_ID_BYTES],
+	       const uint8_t *answer, uint32_t n);
 
 #endif

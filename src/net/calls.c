@@ -219,7 +219,7 @@ void peer_map(struct peer *p, uint32_t version)
 
 static struct msg *encode_call(struct peer *p, struct call *c)
 {
-	static const struct cred_wire nobody = { 65534, 65534, 0, { 0 } };
+	static const struct cred_wire nobody = { .uid = 65534, .gid = 65534 };
 	const struct cred_wire *cr = c->cred ? c->cred : &nobody;
 	uint64_t now = loop_of(p)->now;
 	uint64_t left = c->deadline > now ? (c->deadline - now) / NSEC_PER_MSEC : 0;
@@ -237,6 +237,13 @@ static struct msg *encode_call(struct peer *p, struct call *c)
 		.trace = c->trace,
 	};
 
+	uint8_t id[CALL_ID_BYTES];
+
+	if (cr->has_call_id) { /* a call may make several changes, each by another operation */
+		memcpy(id, cr->call_id, sizeof(id));
+		id[0] ^= (uint8_t)c->op;
+		h.call_id = (struct wire_bytes){ sizeof(id), id };
+	}
 	c->map_version = p->map_version;
 	return msg_encode(p->net, XDR_ANY(xdr_wire_req_head), &h, wire_op_rows[c->op].args,
 			  c->args);
@@ -637,7 +644,7 @@ void peer_forget_session(struct peer *p)
 			continue;
 		c->slot = NO_SLOT;
 		uncount_memory(c);
-		if (c->once)
+		if (c->once && !(c->cred && c->cred->has_call_id))
 			call_finish(c, -EIO);
 		else
 			list_push(&again, &c->link);

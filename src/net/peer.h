@@ -53,6 +53,8 @@ struct call {
 struct cred_wire {
 	uint32_t uid, gid, n_gids;
 	uint32_t gids[32];
+	bool has_call_id;
+	uint8_t call_id[CALL_ID_BYTES]; /* of a gateway's client; the operation is added to it */
 };
 
 struct peer_slot {

@@ -67,9 +67,11 @@ uint32_t export_enter(struct nfs_call *c, const struct conf_export *e)
 	if (e->manage_gids)
 		groups_look_up(c);
 	squash(c, e);
-	c->cred = (struct sheaf_cred){
-		.uid = c->uid, .gid = c->gid, .n_gids = c->n_gids, .gids = c->gids
-	};
+	c->cred = (struct sheaf_cred){ .uid = c->uid,
+				       .gid = c->gid,
+				       .n_gids = c->n_gids,
+				       .gids = c->gids,
+				       .call_id = c->proc->once ? c->call_id : NULL };
 	c->export = e;
 	return NFS3_OK;
 }

@@ -201,7 +201,8 @@ struct nfs_call {
 	uint16_t port; /* of the client */
 	uint64_t began;
 	struct nfs_buf *in; /* the message */
-	size_t in_len;
+	size_t in_len, args_at; /* args_at: where the arguments begin */
+	uint8_t call_id[16]; /* of a procedure with `once`: see replay.c */
 	struct arena arena;
 	struct wire_rpc_call head;
 	const struct rpc_program *program;
@@ -273,6 +274,8 @@ void nlm_cancel_all(struct gateway *g); /* no lock is waited for any more */
 /* ---- replay.c: replies to calls that must not be executed twice ---- */
 
 int replay_init(struct gateway *g);
+/* Sets call_id: the same for a retransmission, at every gateway of the cluster. */
+void replay_name(struct nfs_call *c);
 /* True: this is a retransmission, and the call is not the caller's any more: it gets the first
  * reply, when there is one. False: the call is new, and noted. */
 bool replay_find(struct nfs_call *c);

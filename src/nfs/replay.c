@@ -1,6 +1,8 @@
-/* Replies to calls that are not idempotent, for retransmissions: a call is the same if client, xid
- * and message are. A bounded number is kept, the oldest go first. They are lost with the
- * gateway. */
+/* Retransmissions of calls that are not idempotent. A call is the same if client, xid, procedure,
+ * user and arguments are; the rest of the message may differ, since some clients write the time
+ * into their credential. Its id, a HMAC of these, goes with its changes to the servers, which keep
+ * their answers: a gateway that does not know the call executes it again and gets those. A bounded
+ * number of replies is kept here, too, the oldest go first. */
 #include <stdlib.h>
 
 #include "nfs/nfs_priv.h"
@@ -11,8 +13,8 @@
 struct replay {
 	struct hnode node;
 	struct list link;
-	uint8_t client[16];
-	uint32_t xid, len; /* len 0: in progress */
+	uint8_t call_id[16];
+	uint32_t len; /* 0: in progress */
 	struct nfs_call *waiter; /* a retransmission that waits for the reply, or NULL */
 	uint8_t reply[REPLY_MAX];
 };
@@ -23,9 +25,24 @@ int replay_init(struct gateway *g)
 	return htab_init(&g->replays);
 }
 
+void replay_name(struct nfs_call *c)
+{
+	static const char purpose[] = "call";
+	const uint32_t what[] = { c->head.xid, c->head.program, c->head.procedure, c->uid, c->gid };
+	uint8_t mac[MAC_BYTES];
+
+	mac_make_with(mac, c->g->handle_key,
+		      (struct mac_part[]){ { purpose, sizeof(purpose) },
+					   { c->from.addr, 16 },
+					   { what, sizeof(what) },
+					   { c->in->p + c->args_at, c->in_len - c->args_at },
+					   { NULL, 0 } });
+	memcpy(c->call_id, mac, sizeof(c->call_id));
+}
+
 static uint64_t hash_of(const struct nfs_call *c)
 {
-	return hash_bytes(c->in->p, c->in_len, hash_bytes(c->from.addr, 16, 1));
+	return hash_bytes(c->call_id, sizeof(c->call_id), 1);
 }
 
 static struct replay *find(const struct nfs_call *c)
@@ -35,7 +52,7 @@ static struct replay *find(const struct nfs_call *c)
 	for (; n; n = htab_next(n)) {
 		struct replay *r = container_of(n, struct replay, node);
 
-		if (r->xid == c->head.xid && memcmp(r->client, c->from.addr, 16) == 0)
+		if (memcmp(r->call_id, c->call_id, sizeof(r->call_id)) == 0)
 			return r;
 	}
 	return NULL;
@@ -84,10 +101,9 @@ bool replay_find(struct nfs_call *c)
 	r = malloc(sizeof(*r));
 	if (!r)
 		return false;
-	r->xid = c->head.xid;
 	r->len = 0;
 	r->waiter = NULL;
-	memcpy(r->client, c->from.addr, 16);
+	memcpy(r->call_id, c->call_id, sizeof(r->call_id));
 	if (htab_insert(&g->replays, &r->node, hash_of(c))) {
 		free(r);
 		return false;

@@ -164,6 +164,8 @@ static void execute(struct nfs_call *c)
 	bool ok;
 
 	list_push(&c->g->executing, &c->executing);
+	if (c->proc->once)
+		replay_name(c);
 	if (c->proc->once && replay_find(c))
 		return;
 	if (c->proc->run)
@@ -229,6 +231,7 @@ void call_execute(struct nfs_call *c)
 		c->transport->drop(c);
 		return;
 	}
+	c->args_at = xdr_used(&x);
 	if (!dispatch(c))
 		return;
 	c->conf = conf_take(c->g);

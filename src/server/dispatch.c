@@ -251,7 +251,9 @@ static int replay_refused(struct sreq *s)
 
 int sreq_replay(struct sreq *s)
 {
-	struct slot_key k = { s->head.session, s->head.slot, s->head.sequence, digest_of(s) };
+	const struct wire_bytes *call = &s->head.call_id;
+	struct slot_key k = { s->head.session, s->head.slot, s->head.sequence, digest_of(s),
+			      call->len ? call->p : NULL };
 	int r = meta_replay(s->srv->meta, &k, &s->change.res, &s->arena);
 
 	return r == -EKEYREJECTED ? replay_refused(s) : r;
@@ -273,6 +275,8 @@ void sreq_record(struct sreq *s, uint32_t kind)
 		.gids = s->head.gids,
 	};
 	memcpy(s->change.rec.digest, digest_of(s), DIGEST_BYTES);
+	if (s->head.call_id.len)
+		memcpy(s->change.rec.token, s->head.call_id.p, CALL_ID_BYTES);
 }
 
 bool is_sreq(const struct req *q)

@@ -39,6 +39,11 @@ int sreq_identify(struct sreq *s)
 			     s->row->wire->name, h->uid, h->gid, l->acts_for.uid);
 		return -EPERM;
 	}
+	if (h->call_id.len && (h->call_id.len != CALL_ID_BYTES || !l->acts_for.any)) {
+		link_refused(l, REFUSED_CREDENTIAL, "%s with a call's id, which are for gateways",
+			     s->row->wire->name);
+		return -EPERM;
+	}
 	if (l->role != LINK_SERVER && conf_squashes(s->srv->auth_conf, &l->from))
 		squash(h);
 	s->cred = (struct cred){ h->uid, h->gid, h->n_gids, h->gids };

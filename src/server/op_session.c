@@ -54,7 +54,7 @@ static void check(struct sreq *s)
 	sreq_record(s, REC_SESSION_NEW);
 	s->change.rec.session = st->id;
 	s->change.rec.client = a->client;
-	memcpy(s->change.rec.secret, st->mac, sizeof(st->mac));
+	memcpy(s->change.rec.token, st->mac, sizeof(st->mac));
 	meta_submit(s->srv->meta, &s->change, &s->q);
 }
 

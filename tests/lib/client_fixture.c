@@ -56,7 +56,7 @@ struct cfile *client_fixture_file(struct client *c, uint64_t id, uint32_t width)
 		targets[i] = i % c->n_peers;
 	CHECK_EQ(file_new(c, &(struct wire_handle){ 100 + id, 1 }, id, &l, &f), 0);
 	f->flags = OPEN_READ | OPEN_WRITE;
-	f->cred = (struct cred_wire){ 7, 8, 2, { 9, 10 } };
+	f->cred = (struct cred_wire){ .uid = 7, .gid = 8, .n_gids = 2, .gids = { 9, 10 } };
 	f->cap = (struct wire_capability){ .ino = 100 + id, .rights = 3, .epoch = 5, .expires = 6 };
 	memset(f->cap.mac, (int)id, sizeof(f->cap.mac));
 	return f;

@@ -72,7 +72,8 @@ void nfs_hang_up(struct nfs_client *c)
 void nfs_encode(struct nfs_client *c, uint32_t program, uint32_t version, uint32_t procedure,
 		xdr_any args, void *a)
 {
-	struct wire_auth_sys sys = { .machine = wire_text("test"),
+	struct wire_auth_sys sys = { .stamp = c->stamp,
+				     .machine = wire_text("test"),
 				     .uid = c->uid,
 				     .gid = c->gid,
 				     .n_gids = c->n_gids,

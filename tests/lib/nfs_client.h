@@ -12,6 +12,7 @@ struct nfs_client {
 	int fd;
 	uint32_t xid; /* of the last call */
 	uint32_t uid, gid, n_gids, gids[16];
+	uint32_t stamp; /* of the credential: any number */
 	uint8_t *out, *in; /* the last message and the last reply */
 	size_t out_len, in_len;
 	struct arena arena; /* of the last reply */

@@ -85,12 +85,22 @@ static uint32_t status_of_reply(struct nfs_client *n)
 	return ntohl(status);
 }
 
+enum { ANSWERED = 0, STOPPED = 1, KILLED = 2 };
+
+static void kill_gateway(struct served *s)
+{
+	CHECK_EQ(kill(s->gateway, SIGKILL), 0);
+	CHECK_EQ(waitpid(s->gateway, NULL, 0), s->gateway);
+}
+
 /* Sends a call, breaks the connection before the reply, and sends it again over others: the answer
- * is that of the first execution. `stopped`: the server does not execute it meanwhile. */
+ * is that of the first execution. STOPPED: the server does not execute it meanwhile. KILLED: the
+ * gateway dies, and another process takes its place. */
 static void send_again(struct served *s, int (*encode)(struct nfs_client *n, const char *name),
-		       const char *name, bool stopped)
+		       const char *name, int how)
 {
 	struct nfs_client again[3];
+	bool stopped = how & STOPPED;
 	uint32_t xid;
 
 	if (stopped)
@@ -101,6 +111,15 @@ static void send_again(struct served *s, int (*encode)(struct nfs_client *n, con
 	if (!stopped)
 		CHECK_EQ(status_of_reply(&s->n), NFS3_OK);
 	nfs_hang_up(&s->n);
+	if (how & KILLED) {
+		if (stopped)
+			usleep(20000); /* mostly the call is on its way to the server */
+		kill_gateway(s);
+		if (stopped)
+			CHECK_EQ(kill(s->c.pid[0], SIGCONT), 0);
+		stopped = false;
+		s->gateway = nfs_gateway_start(&s->c, s->port);
+	}
 	for (size_t i = 0; i < ARRAY_LEN(again); i++) {
 		nfs_dial(&again[i], s->port, 0);
 		again[i].xid = xid - 1;
@@ -118,22 +137,64 @@ static void send_again(struct served *s, int (*encode)(struct nfs_client *n, con
 	CHECK_EQ(status_of_reply(&s->n), NFS3_OK);
 }
 
-static void retransmissions_over_broken_connections_are_not_executed_again(void)
+static void retransmissions_are_not_executed_again(uint32_t servers)
 {
 	struct served s;
 	struct nfs_handle h;
 
-	serve_new(&s, 1);
-	for (int stopped = 0; stopped < 2; stopped++) {
+	serve_new(&s, servers);
+	for (int how = ANSWERED; how <= (KILLED | STOPPED); how++) {
 		dir = s.top;
-		send_again(&s, encode_create, "made", stopped);
+		send_again(&s, encode_create, "made", how);
 		CHECK_EQ(nfs_lookup(&s.n, &s.top, "made", &h), NFS3_OK);
-		send_again(&s, encode_rename, "made", stopped);
+		send_again(&s, encode_rename, "made", how);
 		CHECK_EQ(nfs_lookup(&s.n, &s.top, "made", &h), NFS3_ENOENT);
 		CHECK_EQ(nfs_lookup(&s.n, &s.top, "renamed", &h), NFS3_OK);
-		send_again(&s, encode_remove, "renamed", stopped);
+		send_again(&s, encode_remove, "renamed", how);
 		CHECK_EQ(nfs_lookup(&s.n, &s.top, "renamed", &h), NFS3_ENOENT);
 	}
+	serve_no_more(&s);
+	cluster_stop(&s.c);
+}
+
+static void retransmissions_to_any_gateway_are_not_executed_again(void)
+{
+	retransmissions_are_not_executed_again(1);
+	retransmissions_are_not_executed_again(3);
+}
+
+/* A gateway that never saw the call gets it, with another time in the credential. */
+static void another_gateway_gives_the_first_answer(void)
+{
+	struct served s;
+	struct nfs_client other;
+	uint32_t port;
+	pid_t second;
+
+	serve_new(&s, 1);
+	port = free_ports(1);
+	second = nfs_gateway_start(&s.c, port);
+	nfs_dial(&other, port, 0);
+	dir = s.top;
+	for (int i = 0; i < 20; i++) {
+		encode_create(&s.n, "made");
+		nfs_send(&s.n);
+		CHECK_EQ(status_of_reply(&s.n), NFS3_OK);
+		other.xid = s.n.xid - 1;
+		other.stamp = s.n.stamp + 1;
+		encode_create(&other, "made");
+		nfs_send(&other);
+		CHECK_EQ(status_of_reply(&other), NFS3_OK);
+		other.xid = s.n.xid; /* a new call */
+		encode_create(&other, "made");
+		nfs_send(&other);
+		CHECK_EQ(status_of_reply(&other), NFS3_EEXIST);
+		s.n.xid = other.xid;
+		CHECK_EQ(nfs_remove(&s.n, &s.top, "made"), NFS3_OK);
+	}
+	nfs_hang_up(&other);
+	kill(second, SIGTERM);
+	CHECK_EQ(process_wait(second), 0);
 	serve_no_more(&s);
 	cluster_stop(&s.c);
 }
@@ -248,7 +309,8 @@ static void unknown_users_are_served(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		TEST(retransmissions_over_broken_connections_are_not_executed_again),
+		TEST(retransmissions_to_any_gateway_are_not_executed_again),
+		TEST(another_gateway_gives_the_first_answer),
 		TEST(handles_of_removed_files_and_other_clusters_are_refused),
 		TEST(unknown_users_are_served),
 		TEST(a_full_disk_is_told_and_what_was_written_stays),

@@ -286,7 +286,9 @@ static void one_step(int i)
 {
 	const struct user *u = &users[rnd(4)];
 	uint32_t gids[] = { u->gid, u->group };
-	struct sheaf_cred cred = { u->uid, u->gid, 2, gids, mask };
+	struct sheaf_cred cred = {
+		.uid = u->uid, .gid = u->gid, .n_gids = 2, .gids = gids, .umask = mask
+	};
 	static const int flags[] = {
 		O_RDONLY,	   O_WRONLY, O_RDWR, O_WRONLY | O_CREAT, O_RDWR | O_CREAT | O_EXCL,
 		O_WRONLY | O_TRUNC

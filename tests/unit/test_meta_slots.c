@@ -2,6 +2,7 @@
 #include <fcntl.h>
 
 #include "meta/meta_state.h"
+#include "sheaf_handle.h"
 #include "metadb.h"
 
 static struct metadb f;
@@ -11,7 +12,7 @@ static void new_session(uint64_t id)
 	struct wire_record r = rec_on(&f, REC_SESSION_NEW, metadb_root);
 
 	r.session = id;
-	memset(r.secret, 's', sizeof(r.secret));
+	memset(r.token, 's', sizeof(r.token));
 	r.client = wire_text("host:1");
 	CHECK_EQ(metadb_apply(&f, &r).status, 0);
 }
@@ -29,7 +30,8 @@ static int replay(uint64_t session, uint32_t slot, uint32_t seq, struct wire_rec
 {
 	static const uint8_t digest[DIGEST_BYTES];
 
-	return meta_replay(f.m, &(struct slot_key){ session, slot, seq, digest }, res, &f.arena);
+	return meta_replay(f.m, &(struct slot_key){ session, slot, seq, digest, NULL }, res,
+			   &f.arena);
 }
 
 static void keep_session(void *arg, const struct meta_session *s)
@@ -111,6 +113,77 @@ static void failures_are_stored_too(void)
 	CHECK_EQ(metadb_apply(&f, &r).status, 0);
 	r = on_slot(rec_on(&f, 4711, metadb_root), 1, 0, 11);
 	CHECK_EQ(metadb_apply(&f, &r).status, EINVAL);
+	metadb_end(&f);
+}
+
+/* ---- calls of gateways ---- */
+
+static struct wire_record of_call(struct wire_record r, uint64_t number, uint32_t seq)
+{
+	r = on_slot(r, 1, 0, seq);
+	memset(r.token, 'c', sizeof(r.token));
+	memcpy(r.token, &number, sizeof(number));
+	return r;
+}
+
+static int replay_call(uint64_t number, struct wire_record_res *res)
+{
+	static const uint8_t digest[DIGEST_BYTES];
+	uint8_t id[CALL_ID_BYTES];
+
+	memset(id, 'c', sizeof(id));
+	memcpy(id, &number, sizeof(number));
+	return meta_replay(f.m, &(struct slot_key){ 9, 0, 1, digest, id }, res, &f.arena);
+}
+
+static void a_call_is_executed_once_whichever_session_repeats_it(void)
+{
+	struct wire_record_res first, again;
+	struct wire_record r;
+
+	metadb_start(&f);
+	new_session(1);
+	new_session(2);
+	r = of_call(rec_name(&f, REC_CREATE, metadb_root, "file"), 1, 1);
+	r.flags = REC_EXCL;
+	first = metadb_apply(&f, &r);
+	CHECK_EQ(first.status, 0);
+	for (int i = 0; i < 2; i++) { /* before and after a restart */
+		r.session = 2;
+		r.sequence++;
+		r.new_ino = meta_new_ino(f.m);
+		again = metadb_apply(&f, &r);
+		CHECK_EQ(again.status, 0);
+		CHECK_EQ(again.at.ino, first.at.ino);
+		CHECK_EQ(replay_call(1, &again), 0);
+		CHECK_EQ(again.at.ino, first.at.ino);
+		CHECK_EQ(replay_call(2, &again), -ENOENT);
+		metadb_reopen(&f);
+	}
+	r = of_call(r, 2, 100); /* another call */
+	r.session = 2;
+	CHECK_EQ(metadb_apply(&f, &r).status, EEXIST);
+	CHECK_EQ(replay_call(2, &again), -ENOENT); /* a refusal changed nothing, and is not kept */
+	metadb_end(&f);
+}
+
+static void the_oldest_answers_to_calls_go(void)
+{
+	struct wire_record_res res;
+	struct wire_record r;
+
+	metadb_start(&f);
+	new_session(1);
+	metadb_make(&f, REC_CREATE, metadb_root, "file");
+	for (uint32_t i = 1; i <= ANSWERS_MAX + 10; i++) {
+		r = rec_on(&f, REC_SETATTR, metadb_root);
+		r.which = SHEAF_SET_ATIME;
+		r = of_call(r, i, i);
+		CHECK_EQ(metadb_apply(&f, &r).status, 0);
+	}
+	for (uint64_t i = 1; i <= 11; i++)
+		CHECK_EQ(replay_call(i, &res), i <= 10 ? -ENOENT : 0);
+	CHECK_EQ(replay_call(ANSWERS_MAX + 10, &res), 0);
 	metadb_end(&f);
 }
 
@@ -527,7 +600,8 @@ static void the_real_writer_thread_groups_what_comes_meanwhile(void)
 }
 
 TEST_MAIN(TEST(sessions_are_durable), TEST(a_retry_gets_the_same_answer_and_has_no_second_effect),
-	  TEST(failures_are_stored_too), TEST(sequences_wrap_around),
+	  TEST(failures_are_stored_too), TEST(a_call_is_executed_once_whichever_session_repeats_it),
+	  TEST(the_oldest_answers_to_calls_go), TEST(sequences_wrap_around),
 	  TEST(the_end_of_a_session_takes_its_slots_and_no_others),
 	  TEST(many_records_are_one_transaction), TEST(retries_within_one_transaction_execute_once),
 	  TEST(submitting_while_both_batches_are_out), TEST(closing_finishes_what_is_queued),
