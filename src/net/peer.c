@@ -141,6 +141,10 @@ void peer_link_up(struct peer *p, struct link *l)
 	p->session_args = (struct wire_session_args){ .id = p->session,
 						      .client = wire_text(p->net->id.host) };
 	memcpy(p->session_args.secret, p->secret, sizeof(p->secret));
+	if (p->name)
+		p->session_args.name = (struct wire_bytes){ SESSION_NAME, p->name };
+	/* once it had a session, a later process may have taken its locks */
+	p->session_args.inherits = p->name && !p->boot;
 	req_init(&p->session_req, lp, &session_ops, 0);
 	p->session_busy = true;
 	p->session_call =

@@ -82,6 +82,7 @@ struct peer {
 	uint32_t n_front; /* number of calls with `front`: all others wait for them */
 	uint64_t session; /* 0: none */
 	uint8_t secret[16];
+	const uint8_t *name; /* SESSION_NAME bytes, of its sessions; or NULL */
 	uint64_t boot; /* of the server, from its last reply to OP_SESSION */
 	uint64_t verifier;
 	uint64_t incarnation; /* of the server's storage, as last told; 0: not known */

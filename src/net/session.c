@@ -59,6 +59,7 @@ int session_new(struct sessions *t, uint64_t id, const uint8_t secret[16], const
 	list_push(&t->all, &s->all);
 	list_init(&s->ending);
 	list_init(&s->opens);
+	list_init(&s->kept);
 	list_init(&s->parked);
 	pool_share_init(&s->share);
 	pool_share_init(&s->copy_share);
@@ -78,6 +79,16 @@ struct session *session_find(struct sessions *t, uint64_t id)
 		if (s->id == id)
 			return s;
 	}
+	return NULL;
+}
+
+struct session *session_named(struct sessions *t, const uint8_t name[SESSION_NAME])
+{
+	struct session *s;
+
+	list_for_each(s, &t->all, all)
+		if (!s->doomed && memcmp(s->name, name, SESSION_NAME) == 0)
+			return s;
 	return NULL;
 }
 

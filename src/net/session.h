@@ -23,6 +23,7 @@ struct session {
 	uint64_t id;
 	uint8_t secret[16];
 	char client[LINK_HOST_MAX];
+	uint8_t name[SESSION_NAME]; /* zeros: none */
 	struct link *link; /* NULL: waiting to be resumed */
 	struct slot slots[SESSION_SLOTS];
 	uint32_t in_service;
@@ -31,7 +32,7 @@ struct session {
 	uint64_t renewed;
 	bool reclaimed; /* has claimed its opens since this server started */
 	bool doomed; /* being ended: cannot be resumed */
-	struct list opens; /* used by the server */
+	struct list opens, kept; /* used by the server */
 	struct list parked; /* used by the server: requests that wait for locks */
 	struct usage held; /* limits in use, charged to the key that last created or resumed it */
 	struct pool_share share,
@@ -54,6 +55,7 @@ void sessions_fini(struct sessions *t); /* frees them all, without callbacks */
 int session_new(struct sessions *t, uint64_t id, const uint8_t secret[16], const char *client,
 		struct session **out);
 struct session *session_find(struct sessions *t, uint64_t id);
+struct session *session_named(struct sessions *t, const uint8_t name[SESSION_NAME]);
 void session_attach(struct session *s, struct link *l);
 void session_detach(struct session *s); /* the link is gone; the lease keeps running */
 /* The session's share of the pool (copies: of the copy pool). All sessions of a key that acts for

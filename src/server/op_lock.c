@@ -248,6 +248,92 @@ void lock_closed(struct open_file *o)
 	}
 }
 
+/* ---- locks that pass to another session ---- */
+
+/* Locks without an open: their session got them from an older one. They end with it, or when their
+ * owner unlocks or locks anew. */
+struct kept_locks {
+	struct list link;
+	struct inode *inode;
+};
+
+/* The locks that belong to this open, or to none (0), get the new session and no open. */
+static bool pass(struct inode *i, uint64_t open, struct session *from, struct session *to)
+{
+	uint64_t n = 0;
+	struct range *r;
+
+	for (int k = 0; k < LOCK_SPACES; k++)
+		list_for_each(r, &i->locks[k].held, link) {
+			if (r->session != from->id || r->open != open)
+				continue;
+			r->session = to->id;
+			r->open = 0;
+			n++;
+		}
+	usage_give(&from->held, LIMIT_LOCKS, n);
+	usage_add(&to->held, LIMIT_LOCKS, n);
+	return n;
+}
+
+static void keep(struct session *ss, struct inode *i)
+{
+	struct kept_locks *k = malloc(sizeof(*k));
+
+	if (!k) {
+		log_warn("server", "out of memory: locks of %s are lost", ss->client);
+		for (int n = 0; n < LOCK_SPACES; n++)
+			usage_give(&ss->held, LIMIT_LOCKS,
+				   ranges_drop(&i->locks[n].held, ss->id, 0));
+		return;
+	}
+	i->refs++;
+	k->inode = i;
+	list_push(&ss->kept, &k->link);
+}
+
+void locks_pass(struct session *from, struct session *to)
+{
+	struct kept_locks *k;
+	struct open_file *o;
+
+	list_for_each(k, &from->kept, link)
+		pass(k->inode, 0, from, to);
+	list_splice(&to->kept, &from->kept);
+	list_for_each(o, &from->opens, in_session)
+		if (pass(o->inode, o->id, from, to))
+			keep(to, o->inode);
+}
+
+void locks_kept_drop(struct session *ss)
+{
+	struct list *it;
+
+	while ((it = list_pop(&ss->kept))) {
+		struct kept_locks *k = list_entry(it, struct kept_locks, link);
+
+		for (int n = 0; n < LOCK_SPACES; n++)
+			usage_give(&ss->held, LIMIT_LOCKS,
+				   ranges_drop(&k->inode->locks[n].held, ss->id, 0));
+		lock_searches_begin(&k->inode->srv->locks, k->inode->srv->loop->now);
+		lock_released(k->inode);
+		inode_put(k->inode);
+		free(k);
+	}
+}
+
+void locks_kept_free(struct server *srv)
+{
+	struct session *ss;
+	struct list *it;
+
+	list_for_each(ss, &srv->sessions.all, all)
+		while ((it = list_pop(&ss->kept)))
+			free(list_entry(it, struct kept_locks, link));
+}
+
+/* ---- */
+
 void lock_waits_answer(struct server *srv, struct session *ss)
 {
 	struct lock_wait *w;

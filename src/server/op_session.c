@@ -5,7 +5,10 @@
  * One at a time per link. A session is tied to the key it was made with: its row has a proof of
  * both the key and the client's secret, not the secret. The old link of the session is closed
  * first. The new one is attached only when no request of the old one is in service any more, so
- * that no retransmitted request still runs. */
+ * that no retransmitted request still runs.
+ *
+ * A gateway gives each of its clients a named session. Where another gateway, or the next process,
+ * makes a session of the same name, it gets the locks of the older one, which then ends. */
 #include "server/op_state.h"
 #include "server/task.h"
 
@@ -22,11 +25,22 @@ static uint64_t new_id(struct server *srv)
 	return id;
 }
 
+/* The session of the same name that the new one replaces, or NULL. */
+static struct session *older_of(struct sreq *s)
+{
+	const struct wire_session_args *a = s->args;
+	struct session *old = a->name.len == SESSION_NAME && a->inherits ?
+				      session_named(&s->srv->sessions, a->name.p) :
+				      NULL;
+
+	return old && old->held.key == link_key_account(s->link) ? old : NULL;
+}
+
 static void check(struct sreq *s)
 {
 	struct wire_session_args *a = s->args;
 	struct session_state *st = s->op;
-	struct session *ss = a->id ? session_find(&s->srv->sessions, a->id) : NULL;
+	struct session *ss = a->id ? session_find(&s->srv->sessions, a->id) : NULL, *old;
 
 	session_mac(s, a->secret, st->mac);
 	if (ss && !ss->doomed) {
@@ -48,6 +62,13 @@ static void check(struct sreq *s)
 	if (s->q.error)
 		return;
 	st->id = new_id(s->srv);
+	old = older_of(s);
+	if (old) { /* what it has asked for ends first */
+		st->older = old->id;
+		if (old->link && old->link != s->link)
+			link_close(old->link, -ECONNRESET);
+		session_quiesce(old, &st->wait, &s->q);
+	}
 	if (!s->srv->meta ||
 	    s->link->role == LINK_SERVER) /* not durable: requests of servers are safe to repeat */
 		return;
@@ -101,6 +122,21 @@ static int own(struct sreq *s, struct session *ss)
 	return 0;
 }
 
+/* Gives the session its name, and the locks of an older one. */
+static void name_session(struct sreq *s, struct session *ss)
+{
+	const struct wire_session_args *a = s->args;
+	struct session_state *st = s->op;
+	struct session *old = st->older ? session_find(&s->srv->sessions, st->older) : NULL;
+
+	if (old && !old->doomed) {
+		locks_pass(old, ss);
+		task_end_session(s->srv, old);
+	}
+	if (a->name.len == SESSION_NAME && !session_named(&s->srv->sessions, a->name.p))
+		memcpy(ss->name, a->name.p, SESSION_NAME);
+}
+
 static int attach(struct sreq *s)
 {
 	struct wire_session_res *r = s->res;
@@ -117,6 +153,7 @@ static int attach(struct sreq *s)
 		e = own(s, ss);
 	if (e)
 		return e;
+	name_session(s, ss);
 	if (s->link->state != LINK_UP)
 		return -ECONNRESET;
 	if (ss->link && ss->link != s->link) /* the newest link wins */

@@ -255,8 +255,10 @@ void server_reread(struct server *s, const struct conf *c, const uint8_t client_
 
 static void free_rest(struct server *s)
 {
-	if (s->sessions.loop)
+	if (s->sessions.loop) {
+		locks_kept_free(s);
 		sessions_fini(&s->sessions);
+	}
 	if (s->opens.slots)
 		opens_abandon(s);
 	tasks_abandon(s);

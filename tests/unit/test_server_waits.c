@@ -479,6 +479,127 @@ static void a_crash_with_waits_leaves_nothing(void)
 	end();
 }
 
+/* ---- sessions with a name ---- */
+
+/* Another link of A, the next process, with a session of that name; it opens the file. */
+static struct pipe_link *next_process(const char *name, bool inherits)
+{
+	struct wire_session_args a = { .client = wire_text("pipe"),
+				       .name = { SESSION_NAME, (const uint8_t *)name },
+				       .inherits = inherits };
+	struct pipe_link *next = pipe_new(&w, LINK_CLIENT);
+	struct wire_session_res r;
+
+	CHECK_EQ(pipe_do(&w, next, OP_SESSION, XDR_ANY(xdr_wire_session_args), &a,
+			 XDR_ANY(xdr_wire_session_res), &r, NULL),
+		 0);
+	CHECK_EQ(pipe_open(&w, next, "f", 1, OPEN_READ | OPEN_WRITE, &file[A], &arena), 0);
+	return next;
+}
+
+/* Replaces link A. */
+static void go_on(const char *name, bool inherits)
+{
+	struct pipe_link *next = next_process(name, inherits);
+
+	pipe_free(p[A]);
+	p[A] = next;
+	memset(next_sequence[A], 0, sizeof(next_sequence[A]));
+}
+
+/* The same as lock(), after the fence against the writers of the older session. */
+static int insist(int i, struct wire_lock_args a)
+{
+	int r = lock(i, a);
+
+	for (int n = 0; n < 100 && r == 1; n++) {
+		world_pass(&w, 100 * NSEC_PER_MSEC);
+		r = lock(i, a);
+	}
+	return r;
+}
+
+static void locks_pass_to_the_next_session_of_the_name(void)
+{
+	struct wire_void_args none = { 0 };
+
+	begin();
+	go_on("0123456789abcdef", true);
+	CHECK_EQ(lock(A, wish(1, 0, LOCK_EXCLUSIVE, 0)), 0);
+	CHECK_EQ(lock(A, wish(1, 7, LOCK_EXCLUSIVE, 0)), 0);
+	for (int i = 0; i < 3; i++) { /* also what was passed before */
+		go_on("0123456789abcdef", true);
+		world_settle(&w);
+		CHECK_EQ(lock(B, wish(2, 0, LOCK_SHARED, 0)), -EAGAIN);
+	}
+	CHECK_EQ(w.srv->sessions.count, LINKS + 1); /* and the first of A, which has no name */
+	/* the owner has its lock again, and can end what it did not take again */
+	CHECK_EQ(insist(A, wish(1, 0, LOCK_EXCLUSIVE, 0)), 0);
+	CHECK_EQ(lock(A, wish(1, 7, LOCK_NOTHING, 0)), 0);
+	CHECK_EQ(lock(B, wish(2, 7, LOCK_SHARED, 0)), 0);
+	CHECK_EQ(lock(A, wish(1, 9, LOCK_EXCLUSIVE, 0)), 0);
+	CHECK_EQ(p[A]->l.session->held.used[LIMIT_LOCKS], 2);
+	go_on("0123456789abcdef", true);
+	world_settle(&w);
+	CHECK_EQ(lock(B, wish(2, 9, LOCK_SHARED, 0)), -EAGAIN);
+	CHECK_EQ(pipe_do(&w, p[A], OP_BYE, XDR_ANY(xdr_wire_void_args), &none,
+			 XDR_ANY(xdr_wire_void_res), &none, NULL),
+		 0);
+	world_settle(&w);
+	CHECK_EQ(insist(B, wish(2, 9, LOCK_SHARED, 0)), 0);
+	CHECK_EQ(lock(B, wish(2, 0, LOCK_SHARED, 0)), 0);
+	end();
+}
+
+static void a_wait_gets_a_lock_that_was_passed(void)
+{
+	begin();
+	go_on("0123456789abcdef", true);
+	CHECK_EQ(lock(A, wish(1, 0, LOCK_EXCLUSIVE, 0)), 0);
+	CHECK_EQ(lock(B, wish(2, 0, LOCK_SHARED, LOCK_WAIT)), -EINPROGRESS);
+	go_on("0123456789abcdef", true);
+	world_settle(&w);
+	CHECK_EQ(lock(A, wish(1, 0, LOCK_NOTHING, 0)), 0);
+	for (int n = 0; n < 100 && lock(B, wish(2, 0, LOCK_SHARED, LOCK_WAIT)); n++)
+		world_pass(&w, 100 * NSEC_PER_MSEC);
+	CHECK_EQ(said(B), 0);
+	end();
+}
+
+static void others_inherit_nothing(void)
+{
+	struct pipe_link *other[3];
+	uint8_t unlike[SESSION_NAME] = { 1 };
+
+	begin();
+	go_on("0123456789abcdef", true);
+	CHECK_EQ(lock(A, wish(1, 0, LOCK_EXCLUSIVE, 0)), 0);
+	other[0] = next_process((const char *)unlike, true);
+	other[1] = next_process("0123456789abcdef", false);
+	other[2] = next_process("0123456789abcde", true); /* ends with its NUL */
+	for (size_t i = 0; i < ARRAY_LEN(other); i++) {
+		struct wire_lock_args a = wish(1, 0, LOCK_EXCLUSIVE, 0);
+
+		CHECK_EQ(pipe_do(&w, other[i], OP_LOCK, XDR_ANY(xdr_wire_lock_args), &a,
+				 XDR_ANY(xdr_wire_lock_res), &res, NULL),
+			 -EAGAIN);
+	}
+	CHECK_EQ(lock(A, wish(1, 0, LOCK_NOTHING, 0)), 0);
+	for (size_t i = 0; i < ARRAY_LEN(other); i++)
+		pipe_free(other[i]);
+	end();
+}
+
+static void a_crash_with_passed_locks_leaves_nothing(void)
+{
+	begin();
+	go_on("0123456789abcdef", true);
+	CHECK_EQ(lock(A, wish(1, 0, LOCK_EXCLUSIVE, 0)), 0);
+	go_on("0123456789abcdef", true);
+	crash();
+	end();
+}
+
 TEST_MAIN(TEST(a_parked_request_is_answered_by_the_grant),
 	  TEST(a_place_in_the_line_outlives_its_request), TEST(a_place_without_requests_expires),
 	  TEST(few_requests_of_a_session_are_parked_the_oldest_first),
@@ -487,4 +608,7 @@ TEST_MAIN(TEST(a_parked_request_is_answered_by_the_grant),
 	  TEST(liars_get_errors), TEST(unlocks_that_split_are_within_the_limit),
 	  TEST(a_dead_holder_is_fenced_before_the_next_is_served),
 	  TEST(a_dead_reader_needs_no_fence), TEST(locks_are_claimed_in_the_grace_period_only),
-	  TEST(after_a_restart_the_missing_are_fenced), TEST(a_crash_with_waits_leaves_nothing))
+	  TEST(after_a_restart_the_missing_are_fenced), TEST(a_crash_with_waits_leaves_nothing),
+	  TEST(locks_pass_to_the_next_session_of_the_name),
+	  TEST(a_wait_gets_a_lock_that_was_passed), TEST(others_inherit_nothing),
+	  TEST(a_crash_with_passed_locks_leaves_nothing))
