@@ -215,6 +215,24 @@ SHEAF_API int sheaf_drive(struct sheaf *fs, int want_fd, int ms);
 SHEAF_API void sheaf_drive_wake(struct sheaf *fs); /* ends the wait; from any thread */
 SHEAF_API void sheaf_drive_end(struct sheaf *fs); /* no task may be parked */
 
+/* Another connection, driven with fs by the same threads: for a gateway that serves many clients,
+ * each with sessions, locks and limits of its own. It ends before fs. */
+struct sheaf_more {
+	const char *host; /* names the client to servers, for `sheaf status` */
+	/* 16 bytes that others cannot guess. The servers keep locks of a process that has died for
+	 * the lease (30 s); a connection of the same name that is made meanwhile, also by a process
+	 * on another host, gets them: their owners may take them again, or end them. It ends older
+	 * connections of this name. */
+	const unsigned char *name;
+};
+SHEAF_API int sheaf_connect_more(struct sheaf *fs, const struct sheaf_more *m, struct sheaf **out);
+/* How many locks it has got in this way. -EAGAIN: a metadata server has not been reached yet; with
+ * `wait` it is waited for, until the timeout. */
+SHEAF_API int64_t sheaf_inherited(struct sheaf *fs, int wait);
+/* Ends its sessions: all its locks, also those that it has got, and its opens, which can only be
+ * closed then. Later calls have new sessions. */
+SHEAF_API int sheaf_bye(struct sheaf *fs);
+
 /* ---- takeover: another process continues the sessions, open files and locks ---- */
 
 /* The number of this open: unique in its connection, and the same after an import. */

@@ -49,9 +49,9 @@ const char *sheaf_strerror(int err)
 
 /* ---- driving ---- */
 
-static uint64_t now_of(struct sheaf *fs)
+static uint64_t now_of(struct driver *d)
 {
-	struct env *e = fs->b.loop->env;
+	struct env *e = d->loop->env;
 
 	return e->clock->now(e);
 }
@@ -62,19 +62,19 @@ static uint64_t next_timer(const struct loop *l)
 	return l->n_heap ? l->heap[0]->when : UINT64_MAX;
 }
 
-void api_turn(struct sheaf *fs, uint64_t max_ns)
+void api_turn(struct driver *d, uint64_t max_ns)
 {
-	struct loop *l = fs->b.loop;
+	struct loop *l = d->loop;
 	struct env *e = l->env;
 	uint64_t ns;
 	int n;
 
 	loop_run_deferred(l); /* flushes what tasks have started */
 	ns = MIN(loop_wait_ns(l), max_ns);
-	fs->lead_until = MIN(next_timer(l), max_ns == UINT64_MAX ? max_ns : now_of(fs) + max_ns);
-	pthread_mutex_unlock(&fs->lock);
+	d->lead_until = MIN(next_timer(l), max_ns == UINT64_MAX ? max_ns : now_of(d) + max_ns);
+	pthread_mutex_unlock(&d->lock);
 	n = e->sock->poll(e, l, ns);
-	pthread_mutex_lock(&fs->lock);
+	pthread_mutex_lock(&d->lock);
 	l->calls++;
 	l->now = e->clock->now(e);
 	if (n > 0)
@@ -83,53 +83,55 @@ void api_turn(struct sheaf *fs, uint64_t max_ns)
 }
 
 /* Runs one turn of the loop as its leader. */
-static void lead(struct sheaf *fs, uint64_t max_ns)
+static void lead(struct driver *d, uint64_t max_ns)
 {
-	fs->driving = true;
-	api_turn(fs, max_ns);
-	fs->driving = false;
+	d->driving = true;
+	api_turn(d, max_ns);
+	d->driving = false;
 }
 
-static bool has_work(struct sheaf *fs)
+static bool has_work(struct driver *d)
 {
-	return fs->b.loop->n_reqs > 0 || fs->b.client->net.n_dialling > 0 ||
-	       loop_wait_ns(fs->b.loop) == 0;
+	const struct sheaf *fs = list_first(&d->all, struct sheaf, link); /* all have one net */
+
+	return d->loop->n_reqs > 0 || (fs && fs->b.client->net->n_dialling > 0) ||
+	       loop_wait_ns(d->loop) == 0;
 }
 
 /* When the helper must drive if no other thread does. */
-static uint64_t help_due(struct sheaf *fs)
+static uint64_t help_due(struct driver *d)
 {
-	return has_work(fs) ? now_of(fs) + HELPER_GRACE_NS : next_timer(fs->b.loop);
+	return has_work(d) ? now_of(d) + HELPER_GRACE_NS : next_timer(d->loop);
 }
 
 /* The lead may be free: wakes a waiting thread to take it, or the helper if none waits and there is
  * work. A helper that will check in time by itself is not woken: that would cost every blocking
  * call two context switches. */
-static void hand_over(struct sheaf *fs)
+static void hand_over(struct driver *d)
 {
-	struct waiter *w = list_first(&fs->waiters, struct waiter, link);
+	struct waiter *w = list_first(&d->waiters, struct waiter, link);
 
-	if (fs->driving)
+	if (d->driving)
 		return;
 	if (w)
 		pthread_cond_signal(&w->cond);
-	else if (help_due(fs) < fs->help_until)
-		pthread_cond_signal(&fs->help);
+	else if (help_due(d) < d->help_until)
+		pthread_cond_signal(&d->help);
 }
 
 /* After a start: runs what became runnable, and wakes a leader that would sleep too long. */
-static void submit(struct sheaf *fs)
+static void submit(struct driver *d)
 {
-	struct loop *l = fs->b.loop;
+	struct loop *l = d->loop;
 
 	do {
 		while (!list_empty(&l->runnable))
 			loop_run_reqs(l);
-		if (fs->tasks && fs->tasks->current())
+		if (d->tasks && d->tasks->current())
 			return; /* sent before the next turn, together with what other tasks send */
 		loop_run_deferred(l);
 	} while (!list_empty(&l->runnable)); /* sending may find a link broken */
-	if (fs->driving && next_timer(l) < fs->lead_until)
+	if (d->driving && next_timer(l) < d->lead_until)
 		loop_wake(l);
 }
 
@@ -144,57 +146,57 @@ static void op_done(struct cop *op)
 }
 
 /* Parks the task, which belongs to the driving thread, until op is done. */
-static void park(struct sheaf *fs, struct cop *op, void *task)
+static void park(struct driver *d, struct cop *op, void *task)
 {
-	struct waiter w = { .tasks = fs->tasks, .task = task };
+	struct waiter w = { .tasks = d->tasks, .task = task };
 
 	op->user = &w;
-	pthread_mutex_unlock(&fs->lock);
+	pthread_mutex_unlock(&d->lock);
 	w.tasks->park(task);
-	pthread_mutex_lock(&fs->lock);
+	pthread_mutex_lock(&d->lock);
 	assert(op->finished);
 	op->user = NULL;
 }
 
 /* Sleeps until the lead may be free, or the operation of this waiter is done. */
-static void follow(struct sheaf *fs, struct waiter *w)
+static void follow(struct driver *d, struct waiter *w)
 {
-	if (fs->helping)
-		loop_wake(fs->b.loop); /* the helper gives up the lead */
-	list_push(&fs->waiters, &w->link);
-	pthread_cond_wait(&w->cond, &fs->lock);
+	if (d->helping)
+		loop_wake(d->loop); /* the helper gives up the lead */
+	list_push(&d->waiters, &w->link);
+	pthread_cond_wait(&w->cond, &d->lock);
 	list_del(&w->link);
 }
 
-void api_follow(struct sheaf *fs)
+void api_follow(struct driver *d)
 {
 	struct waiter w = { .task = NULL };
 
 	list_init(&w.link);
 	pthread_cond_init(&w.cond, NULL);
-	follow(fs, &w);
+	follow(d, &w);
 	pthread_cond_destroy(&w.cond);
 }
 
 int64_t api_wait(struct sheaf *fs, struct cop *op)
 {
-	void *task = fs->tasks ? fs->tasks->current() : NULL;
+	void *task = fs->d->tasks ? fs->d->tasks->current() : NULL;
 	struct waiter w = { .task = NULL };
 
-	submit(fs);
+	submit(fs->d);
 	if (!op->finished && task)
-		park(fs, op, task);
+		park(fs->d, op, task);
 	if (op->finished)
 		return op->result;
 	list_init(&w.link);
 	pthread_cond_init(&w.cond, NULL);
 	op->user = &w;
 	while (!op->finished) {
-		if (!fs->driving) {
-			lead(fs, UINT64_MAX);
+		if (!fs->d->driving) {
+			lead(fs->d, UINT64_MAX);
 			continue;
 		}
-		follow(fs, &w);
+		follow(fs->d, &w);
 	}
 	op->user = NULL;
 	pthread_cond_destroy(&w.cond);
@@ -204,21 +206,21 @@ int64_t api_wait(struct sheaf *fs, struct cop *op)
 void api_release(struct sheaf *fs, struct cop *op)
 {
 	cop_free(op);
-	hand_over(fs);
-	pthread_mutex_unlock(&fs->lock);
+	hand_over(fs->d);
+	pthread_mutex_unlock(&fs->d->lock);
 }
 
 void api_unlock(struct sheaf *fs)
 {
-	submit(fs);
-	hand_over(fs);
-	pthread_mutex_unlock(&fs->lock);
+	submit(fs->d);
+	hand_over(fs->d);
+	pthread_mutex_unlock(&fs->d->lock);
 }
 
 void api_poll_links(struct sheaf *fs)
 {
-	if (!fs->driving)
-		lead(fs, 0);
+	if (!fs->d->driving)
+		lead(fs->d, 0);
 }
 
 static void abs_time(struct timespec *ts, uint64_t ns)
@@ -229,24 +231,24 @@ static void abs_time(struct timespec *ts, uint64_t ns)
 
 static void *helper(void *arg)
 {
-	struct sheaf *fs = arg;
+	struct driver *d = arg;
 	struct timespec ts;
 
-	pthread_mutex_lock(&fs->lock);
-	while (!fs->stop) {
-		fs->help_until = help_due(fs);
-		if (fs->driving) /* hand_over() wakes the helper earlier if needed */
-			fs->help_until = MAX(fs->help_until, now_of(fs) + HELPER_NAP_NS);
-		abs_time(&ts, fs->help_until);
-		if (pthread_cond_timedwait(&fs->help, &fs->lock, &ts) == 0 || fs->driving)
+	pthread_mutex_lock(&d->lock);
+	while (!d->stop) {
+		d->help_until = help_due(d);
+		if (d->driving) /* hand_over() wakes the helper earlier if needed */
+			d->help_until = MAX(d->help_until, now_of(d) + HELPER_NAP_NS);
+		abs_time(&ts, d->help_until);
+		if (pthread_cond_timedwait(&d->help, &d->lock, &ts) == 0 || d->driving)
 			continue; /* something changed: check again */
-		fs->helping = true;
-		while (!fs->stop && !fs->driving && list_empty(&fs->waiters) && has_work(fs))
-			lead(fs, NSEC_PER_SEC);
-		fs->helping = false;
-		hand_over(fs);
+		d->helping = true;
+		while (!d->stop && !d->driving && list_empty(&d->waiters) && has_work(d))
+			lead(d, NSEC_PER_SEC);
+		d->helping = false;
+		hand_over(d);
 	}
-	pthread_mutex_unlock(&fs->lock);
+	pthread_mutex_unlock(&d->lock);
 	return NULL;
 }
 
@@ -254,45 +256,94 @@ static void *helper(void *arg)
 
 const struct sheaf_cred api_no_cred = { .uid = 65534, .gid = 65534 };
 
-int sheaf_wrap(const struct sheaf_backing *b, struct sheaf **out)
+static int start_helper(struct driver *d)
 {
-	struct sheaf *fs = calloc(1, sizeof(*fs));
-	pthread_condattr_t monotonic;
 	sigset_t all, old;
 	int r;
 
-	if (!fs)
+	sigfillset(&all); /* signals are for the application's own threads */
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	r = pthread_create(&d->helper, NULL, helper, d);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return -r;
+}
+
+static int driver_new(struct loop *l, struct driver **out)
+{
+	struct driver *d = calloc(1, sizeof(*d));
+	pthread_condattr_t monotonic;
+	int r;
+
+	if (!d)
 		return -ENOMEM;
-	r = tracer_open(&fs->tracer);
+	d->loop = l;
+	list_init(&d->all);
+	list_init(&d->waiters);
+	pthread_mutex_init(&d->lock, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&d->help, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+	r = start_helper(d);
+	if (r)
+		free(d);
+	else
+		*out = d;
+	return r;
+}
+
+/* After its last connection. */
+static void driver_stop(struct driver *d)
+{
+	pthread_mutex_lock(&d->lock);
+	d->stop = true;
+	pthread_cond_signal(&d->help);
+	loop_wake(d->loop);
+	pthread_mutex_unlock(&d->lock);
+	pthread_join(d->helper, NULL);
+}
+
+static void driver_free(struct driver *d)
+{
+	pthread_mutex_destroy(&d->lock);
+	pthread_cond_destroy(&d->help);
+	free(d);
+}
+
+/* d NULL: makes a driver. */
+static int wrap(const struct sheaf_backing *b, struct driver *d, struct sheaf **out)
+{
+	struct sheaf *fs = calloc(1, sizeof(*fs));
+	int r = fs ? 0 : -ENOMEM;
+
+	if (!r && !d)
+		r = tracer_open(&fs->tracer);
+	if (!r && !d)
+		r = driver_new(b->loop, &d);
 	if (r) {
+		tracer_close(fs ? fs->tracer : NULL);
 		free(fs);
 		return r;
 	}
 	fs->b = *b;
-	list_init(&fs->waiters);
-	pthread_mutex_init(&fs->lock, NULL);
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&fs->help, &monotonic);
-	pthread_condattr_destroy(&monotonic);
-	sigfillset(&all); /* signals are for the application's own threads */
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	r = pthread_create(&fs->helper, NULL, helper, fs);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (r) {
-		tracer_close(fs->tracer);
-		free(fs);
-		return -r;
-	}
+	fs->d = d;
+	pthread_mutex_lock(&d->lock);
+	list_push(&d->all, &fs->link);
+	pthread_mutex_unlock(&d->lock);
 	*out = fs;
 	return 0;
+}
+
+int sheaf_wrap(const struct sheaf_backing *b, struct sheaf **out)
+{
+	return wrap(b, NULL, out);
 }
 
 struct cop *api_begin(struct sheaf *fs, const struct sheaf_cred *c)
 {
 	struct cop *op;
 
-	pthread_mutex_lock(&fs->lock);
+	pthread_mutex_lock(&fs->d->lock);
 	op = cop_new(fs->b.client, c);
 	if (!op) {
 		op = &fs->refused;
@@ -312,35 +363,97 @@ int64_t api_finish(struct sheaf *fs, struct cop *op)
 
 void sheaf_set_timeout(struct sheaf *fs, int timeout_ms)
 {
-	pthread_mutex_lock(&fs->lock);
+	pthread_mutex_lock(&fs->d->lock);
 	fs->b.client->timeout_ns = (uint64_t)MAX(timeout_ms, 1) * NSEC_PER_MSEC;
-	pthread_mutex_unlock(&fs->lock);
+	pthread_mutex_unlock(&fs->d->lock);
+}
+
+int sheaf_bye(struct sheaf *fs)
+{
+	struct cop *op = api_begin(fs, NULL);
+
+	client_bye(op);
+	return (int)api_finish(fs, op);
 }
 
 void sheaf_disconnect(struct sheaf *fs)
 {
-	struct cop *op;
-
 	if (!fs)
 		return;
-	op = api_begin(fs, NULL);
-	client_bye(op);
-	api_finish(fs, op);
+	sheaf_bye(fs);
 	api_free(fs);
+}
+
+/* -EAGAIN: this client has no session yet at a metadata server, which is *target. */
+static int64_t inherited(struct sheaf *fs, uint32_t *target)
+{
+	const struct client *c = fs->b.client;
+	int64_t n = 0;
+
+	pthread_mutex_lock(&fs->d->lock);
+	for (uint32_t i = 0; i < c->n_meta && n >= 0; i++) {
+		*target = c->meta[i];
+		n = c->peers[*target].boot ? n + (int64_t)c->peers[*target].inherited : -EAGAIN;
+	}
+	pthread_mutex_unlock(&fs->d->lock);
+	return n;
+}
+
+int64_t sheaf_inherited(struct sheaf *fs, int wait)
+{
+	uint32_t target;
+	int64_t n = inherited(fs, &target);
+	struct cop *op;
+	int r = 0;
+
+	while (n == -EAGAIN && wait && !r) {
+		op = api_begin(fs, NULL);
+		client_ask(op, OP_PING, target, fs->b.client->timeout_ns);
+		r = (int)api_finish(fs, op);
+		n = r ? r : inherited(fs, &target);
+	}
+	return n;
+}
+
+static void no_teardown(void *owner)
+{
+	(void)owner;
+}
+
+int sheaf_connect_more(struct sheaf *fs, const struct sheaf_more *m, struct sheaf **out)
+{
+	struct sheaf_backing b = { .loop = fs->d->loop, .teardown = no_teardown };
+	int r;
+
+	pthread_mutex_lock(&fs->d->lock);
+	r = client_fork(fs->b.client, m->name, m->host, &b.client);
+	pthread_mutex_unlock(&fs->d->lock);
+	if (r)
+		return r;
+	r = wrap(&b, fs->d, out);
+	if (r)
+		client_free(b.client);
+	return r;
 }
 
 void api_free(struct sheaf *fs)
 {
-	pthread_mutex_lock(&fs->lock);
-	fs->stop = true;
-	pthread_cond_signal(&fs->help);
-	loop_wake(fs->b.loop);
-	pthread_mutex_unlock(&fs->lock);
-	pthread_join(fs->helper, NULL);
-	client_free(fs->b.client);
+	struct driver *d = fs->d;
+	bool last;
+
+	pthread_mutex_lock(&d->lock);
+	list_del(&fs->link);
+	last = list_empty(&d->all);
+	if (!last)
+		client_free(fs->b.client);
+	pthread_mutex_unlock(&d->lock);
+	if (last) {
+		driver_stop(d);
+		client_free(fs->b.client);
+	}
 	fs->b.teardown(fs->b.owner);
-	pthread_mutex_destroy(&fs->lock);
-	pthread_cond_destroy(&fs->help);
+	if (last)
+		driver_free(d);
 	tracer_close(fs->tracer);
 	free(fs);
 }

@@ -31,7 +31,7 @@ int sheaf_bank(struct sheaf *fs, struct sheaf_bank *out)
 
 	if (out->size < sizeof(*out))
 		return -EINVAL;
-	pthread_mutex_lock(&fs->lock);
+	pthread_mutex_lock(&fs->d->lock);
 	r = client_bank_open(c);
 	if (!r) {
 		const struct bank_counts *k = bank_counts(c->bank);
@@ -52,7 +52,7 @@ int sheaf_bank(struct sheaf *fs, struct sheaf_bank *out)
 		why_set("%s", c->bank_why);
 		r = -ENOENT;
 	}
-	pthread_mutex_unlock(&fs->lock);
+	pthread_mutex_unlock(&fs->d->lock);
 	return r;
 }
 
@@ -61,9 +61,9 @@ bool api_is_meta(struct sheaf *fs, uint32_t target)
 	const struct client *c = fs->b.client;
 	bool is;
 
-	pthread_mutex_lock(&fs->lock);
+	pthread_mutex_lock(&fs->d->lock);
 	is = target < c->n_peers && (c->targets[target].roles & ROLE_META);
-	pthread_mutex_unlock(&fs->lock);
+	pthread_mutex_unlock(&fs->d->lock);
 	return is;
 }
 

@@ -71,14 +71,14 @@ ssize_t api_read_direct(struct sheaf_file *f, void *buf, size_t len, uint64_t of
 
 	if (!fs->b.client->direct.on)
 		return -EAGAIN;
-	pthread_mutex_lock(&fs->lock);
+	pthread_mutex_lock(&fs->d->lock);
 	n = client_direct_begin(f->f, off, len, p);
-	pthread_mutex_unlock(&fs->lock);
+	pthread_mutex_unlock(&fs->d->lock);
 	if (!n)
 		return -EAGAIN;
 	error = direct_read(fs->b.loop->env, p, n, buf);
-	pthread_mutex_lock(&fs->lock);
+	pthread_mutex_lock(&fs->d->lock);
 	valid = client_direct_end(f->f, p, n, error);
-	pthread_mutex_unlock(&fs->lock);
+	pthread_mutex_unlock(&fs->d->lock);
 	return valid ? (ssize_t)len : -EAGAIN;
 }

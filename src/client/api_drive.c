@@ -5,28 +5,27 @@
 static void on_driver(struct source *s, unsigned events)
 {
 	(void)events;
-	container_of(s, struct sheaf, driver)->driver_ready = true;
+	container_of(s, struct driver, source)->source_ready = true;
 }
 
-static int watch(struct sheaf *fs, unsigned events)
+static int watch(struct driver *d, unsigned events)
 {
-	struct loop *l = fs->b.loop;
-
-	return l->env->sock->watch(l->env, l, &fs->driver, events);
+	return d->loop->env->sock->watch(d->loop->env, d->loop, &d->source, events);
 }
 
 int sheaf_drive_begin(struct sheaf *fs, const struct sheaf_tasks *t, int fd)
 {
+	struct driver *d = fs->d;
 	int r;
 
-	pthread_mutex_lock(&fs->lock);
-	while (fs->driving)
-		api_follow(fs);
-	fs->driver = (struct source){ .fd = fd, .ready = on_driver };
-	r = watch(fs, EV_IN); /* can fd be waited for? */
+	pthread_mutex_lock(&d->lock);
+	while (d->driving)
+		api_follow(d);
+	d->source = (struct source){ .fd = fd, .ready = on_driver };
+	r = watch(d, EV_IN); /* can fd be waited for? */
 	if (!r) {
-		fs->driving = true;
-		fs->tasks = t;
+		d->driving = true;
+		d->tasks = t;
 		client_cache_cred(fs->b.client, true);
 	}
 	api_unlock(fs);
@@ -35,28 +34,31 @@ int sheaf_drive_begin(struct sheaf *fs, const struct sheaf_tasks *t, int fd)
 
 int sheaf_drive(struct sheaf *fs, int want_fd, int ms)
 {
+	struct driver *d = fs->d;
 	bool ready;
 
-	pthread_mutex_lock(&fs->lock);
-	watch(fs, want_fd ? EV_IN : 0);
-	fs->driver_ready = false;
-	api_turn(fs, ms < 0 ? UINT64_MAX : (uint64_t)ms * NSEC_PER_MSEC);
-	ready = fs->driver_ready;
-	pthread_mutex_unlock(&fs->lock);
+	pthread_mutex_lock(&d->lock);
+	watch(d, want_fd ? EV_IN : 0);
+	d->source_ready = false;
+	api_turn(d, ms < 0 ? UINT64_MAX : (uint64_t)ms * NSEC_PER_MSEC);
+	ready = d->source_ready;
+	pthread_mutex_unlock(&d->lock);
 	return ready;
 }
 
 void sheaf_drive_wake(struct sheaf *fs)
 {
-	loop_wake(fs->b.loop);
+	loop_wake(fs->d->loop);
 }
 
 void sheaf_drive_end(struct sheaf *fs)
 {
-	pthread_mutex_lock(&fs->lock);
-	watch(fs, 0);
-	fs->driving = false;
-	fs->tasks = NULL;
+	struct driver *d = fs->d;
+
+	pthread_mutex_lock(&d->lock);
+	watch(d, 0);
+	d->driving = false;
+	d->tasks = NULL;
 	client_cache_cred(fs->b.client, false);
 	api_unlock(fs);
 }

@@ -67,9 +67,9 @@ static int close_file(struct sheaf_file *f, bool may_defer)
 	struct cop *op;
 	int r;
 
-	pthread_mutex_lock(&fs->lock);
+	pthread_mutex_lock(&fs->d->lock);
 	api_poll_links(fs);
-	pthread_mutex_unlock(&fs->lock);
+	pthread_mutex_unlock(&fs->d->lock);
 	op = api_begin(fs, NULL);
 	op->may_defer = may_defer;
 	client_close(op, f->f);
@@ -94,7 +94,7 @@ int sheaf_flush(struct sheaf_file *f)
 	struct cop *op;
 	bool clean;
 
-	pthread_mutex_lock(&fs->lock);
+	pthread_mutex_lock(&fs->d->lock);
 	api_poll_links(fs);
 	clean = cfile_clean(f->f);
 	api_unlock(fs);
@@ -112,7 +112,7 @@ int sheaf_file_verifier(struct sheaf_file *f, uint64_t *verifier)
 	int64_t r;
 	bool known;
 
-	pthread_mutex_lock(&fs->lock);
+	pthread_mutex_lock(&fs->d->lock);
 	known = cfile_verifier(f->f, verifier);
 	api_unlock(fs);
 	if (known)

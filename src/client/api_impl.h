@@ -6,20 +6,28 @@
 
 #include "client/file_impl.h"
 
-struct sheaf {
-	struct sheaf_backing b;
+/* What connections on one loop share: who drives it. */
+struct driver {
+	struct loop *loop;
+	struct list all; /* struct sheaf */
 	pthread_mutex_t lock;
 	pthread_cond_t help;
 	pthread_t helper;
 	struct list waiters; /* threads in blocking calls that do not lead */
 	bool driving; /* there is a leader */
 	const struct sheaf_tasks *tasks; /* of a thread that leads permanently, or NULL */
-	struct source driver; /* what this thread waits for besides the servers */
-	bool driver_ready;
+	struct source source; /* what this thread waits for besides the servers */
+	bool source_ready;
 	bool helping; /* the leader is the helper */
 	uint64_t lead_until; /* when the leader's wait ends by itself */
 	uint64_t help_until; /* when the helper checks by itself */
 	bool stop;
+};
+
+struct sheaf {
+	struct sheaf_backing b;
+	struct driver *d;
+	struct list link; /* in d->all */
 	struct cop refused; /* the operation of a call for which there is no memory */
 	struct tracer *tracer; /* for $SHEAF_TRACE, or NULL */
 };
@@ -51,9 +59,9 @@ int64_t api_finish(struct sheaf *fs, struct cop *op);
 void api_unlock(struct sheaf *fs);
 
 /* One turn of the loop, by its leader; waits at most max_ns, and releases the lock meanwhile. */
-void api_turn(struct sheaf *fs, uint64_t max_ns);
+void api_turn(struct driver *d, uint64_t max_ns);
 /* Sleeps until the lead may be free. */
-void api_follow(struct sheaf *fs);
+void api_follow(struct driver *d);
 /* Detects links that broke since the last turn of the loop. */
 void api_poll_links(struct sheaf *fs);
 

@@ -152,7 +152,7 @@ ssize_t sheaf_wait(struct sheaf_op *o)
 	struct sheaf *fs = o->fs;
 	struct cop *op = o->op;
 
-	pthread_mutex_lock(&fs->lock);
+	pthread_mutex_lock(&fs->d->lock);
 	return api_finish(fs, op);
 }
 
@@ -161,7 +161,7 @@ int sheaf_test(struct sheaf_op *o, ssize_t *result)
 	struct sheaf *fs = o->fs;
 	struct cop *op = o->op;
 
-	pthread_mutex_lock(&fs->lock);
+	pthread_mutex_lock(&fs->d->lock);
 	if (!op->finished)
 		api_poll_links(fs);
 	if (op->finished) {

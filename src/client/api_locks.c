@@ -76,7 +76,7 @@ int sheaf_flock(struct sheaf_file *f, int op, uint64_t owner)
 
 void sheaf_lock_cancel(struct sheaf *fs, uint64_t owner)
 {
-	pthread_mutex_lock(&fs->lock);
+	pthread_mutex_lock(&fs->d->lock);
 	client_lock_cancel(fs->b.client, owner);
 	api_unlock(fs);
 }

@@ -19,11 +19,11 @@ int movers_init(struct client *c)
 	const char *wish = getenv("SHEAF_MOVER"), *net;
 
 	pieces_guard();
-	net_costs_measure(c->net.costs);
+	net_costs_measure(c->net->costs);
 	net = getenv("SHEAF_NET");
-	c->net.rdma.caches = true;
-	c->net.rdma.is_off |= net && strcmp(net, "tcp") == 0;
-	c->net.rdma.is_required = net && strcmp(net, "rdma") == 0;
+	c->net->rdma.caches = true;
+	c->net->rdma.is_off |= net && strcmp(net, "tcp") == 0;
+	c->net->rdma.is_required = net && strcmp(net, "rdma") == 0;
 	if (!wish || !net_method_parse(wish, &c->mover))
 		return 0;
 	why_set("$SHEAF_MOVER is '%s', but must be auto, inline, pack, gather or driven; unset it, "
@@ -41,9 +41,9 @@ int sheaf_set_mover(struct sheaf *fs, enum sheaf_mover how)
 {
 	if ((unsigned)how >= N_METHODS)
 		return -EINVAL;
-	pthread_mutex_lock(&fs->lock);
+	pthread_mutex_lock(&fs->d->lock);
 	client_set_mover(fs->b.client, (enum net_method)how);
-	pthread_mutex_unlock(&fs->lock);
+	pthread_mutex_unlock(&fs->d->lock);
 	return 0;
 }
 
@@ -58,7 +58,7 @@ static double cost_on(const struct net_costs *c, enum sheaf_mover how, int write
 double sheaf_mover_cost(struct sheaf *fs, enum sheaf_mover how, int write, uint64_t segments,
 			uint64_t bytes)
 {
-	return cost_on(&fs->b.client->net.costs[MEDIUM_TCP], how, write, segments, bytes);
+	return cost_on(&fs->b.client->net->costs[MEDIUM_TCP], how, write, segments, bytes);
 }
 
 /* -EINVAL: there is no server i. */
@@ -66,13 +66,13 @@ static int costs_of_link(struct sheaf *fs, int i, struct net_costs *costs, const
 {
 	int r = -EINVAL;
 
-	pthread_mutex_lock(&fs->lock);
+	pthread_mutex_lock(&fs->d->lock);
 	if (i >= 0 && i < (int)fs->b.client->n_peers) {
 		*costs = peer_costs(&fs->b.client->peers[i]);
 		*route = peer_medium(&fs->b.client->peers[i]);
 		r = 0;
 	}
-	pthread_mutex_unlock(&fs->lock);
+	pthread_mutex_unlock(&fs->d->lock);
 	return r;
 }
 
@@ -113,7 +113,7 @@ int sheaf_account(struct sheaf *fs, int i, struct sheaf_account *out)
 	const struct peer *p;
 	int r = -EINVAL;
 
-	pthread_mutex_lock(&fs->lock);
+	pthread_mutex_lock(&fs->d->lock);
 	if (i >= 0 && i < (int)fs->b.client->n_peers) {
 		p = &fs->b.client->peers[i];
 		*out = (struct sheaf_account){ .requests = p->n_sent,
@@ -128,6 +128,6 @@ int sheaf_account(struct sheaf *fs, int i, struct sheaf_account *out)
 		out->bytes[SHEAF_MOVER_GATHER] += p->account.bytes[METHOD_DRIVEN];
 		r = 0;
 	}
-	pthread_mutex_unlock(&fs->lock);
+	pthread_mutex_unlock(&fs->d->lock);
 	return r;
 }

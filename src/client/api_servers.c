@@ -12,9 +12,9 @@ uint64_t sheaf_calls(struct sheaf *fs)
 {
 	uint64_t n;
 
-	pthread_mutex_lock(&fs->lock);
+	pthread_mutex_lock(&fs->d->lock);
 	n = fs->b.loop->calls;
-	pthread_mutex_unlock(&fs->lock);
+	pthread_mutex_unlock(&fs->d->lock);
 	return n;
 }
 
@@ -22,9 +22,9 @@ int sheaf_server_count(struct sheaf *fs)
 {
 	int n;
 
-	pthread_mutex_lock(&fs->lock);
+	pthread_mutex_lock(&fs->d->lock);
 	n = (int)fs->b.client->n_peers;
-	pthread_mutex_unlock(&fs->lock);
+	pthread_mutex_unlock(&fs->d->lock);
 	return n;
 }
 
@@ -124,12 +124,12 @@ int sheaf_net_counts(struct sheaf *fs, int i, struct sheaf_net_counts *out)
 {
 	int r = -EINVAL;
 
-	pthread_mutex_lock(&fs->lock);
+	pthread_mutex_lock(&fs->d->lock);
 	if (i >= 0 && i < (int)fs->b.client->n_peers) {
 		*out = COUNTS_OF(&fs->b.client->peers[i].account);
 		r = 0;
 	}
-	pthread_mutex_unlock(&fs->lock);
+	pthread_mutex_unlock(&fs->d->lock);
 	return r;
 }
 

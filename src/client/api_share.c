@@ -22,7 +22,7 @@ ssize_t sheaf_share(struct sheaf_file *f, int fresh, void *ticket, size_t size)
 
 	if (r < 0)
 		return r;
-	pthread_mutex_lock(&f->fs->lock);
+	pthread_mutex_lock(&f->fs->d->lock);
 	r = client_ticket(f->f, ticket, size);
 	api_unlock(f->fs);
 	return r;
@@ -54,7 +54,7 @@ int sheaf_share_renew(struct sheaf_file *f, const void *ticket, size_t len)
 {
 	int r;
 
-	pthread_mutex_lock(&f->fs->lock);
+	pthread_mutex_lock(&f->fs->d->lock);
 	r = client_take_ticket(f->f, ticket, len);
 	api_unlock(f->fs);
 	return r;

@@ -114,9 +114,9 @@ int sheaf_export(struct sheaf *fs, int fd)
 	struct wire_bytes b;
 	int r;
 
-	if (c->net.hub) /* its servers run in this process */
+	if (c->net->hub) /* its servers run in this process */
 		return -EOPNOTSUPP;
-	pthread_mutex_lock(&fs->lock);
+	pthread_mutex_lock(&fs->d->lock);
 	r = client_export(c, &b);
 	if (!r) {
 		r = write_export(fd, &b);
@@ -130,7 +130,7 @@ int sheaf_export(struct sheaf *fs, int fd)
 
 int sheaf_resume(struct sheaf *fs)
 {
-	pthread_mutex_lock(&fs->lock);
+	pthread_mutex_lock(&fs->d->lock);
 	if (fs->b.client->halted)
 		client_resume(fs->b.client);
 	api_unlock(fs);
@@ -154,11 +154,11 @@ int sheaf_import_file(struct sheaf *fs, uint64_t id, struct sheaf_file **out)
 
 	if (!f)
 		return -ENOMEM;
-	pthread_mutex_lock(&fs->lock);
+	pthread_mutex_lock(&fs->d->lock);
 	*f = (struct sheaf_file){ fs, client_imported(fs->b.client, id) };
 	if (f->f)
 		f->f->user = f;
-	pthread_mutex_unlock(&fs->lock);
+	pthread_mutex_unlock(&fs->d->lock);
 	if (!f->f) {
 		free(f);
 		return -ENOENT;

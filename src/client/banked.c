@@ -62,6 +62,12 @@ int client_bank_open(struct client *c)
 	if (c->bank || c->bank_tried)
 		return c->bank ? 0 : -ENOENT;
 	c->bank_tried = true;
+	if (c->of) {
+		r = client_bank_open(c->of);
+		c->bank = c->of->bank;
+		snprintf(why, why_len, "%s", c->of->bank_why);
+		return r;
+	}
 	if (!conf->bank.n_servers)
 		return error_explain(why, why_len, -ENOENT, "the cluster file has no [bank]");
 	if (wish && strcmp(wish, "off") == 0)

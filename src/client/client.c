@@ -13,37 +13,53 @@ static void default_name(char out[LINK_HOST_MAX])
 	snprintf(out, LINK_HOST_MAX, "%s:%d", host, (int)getpid());
 }
 
+static struct net *net_new(const struct client_opts *o, const char *host)
+{
+	const struct conf *conf = o->conf;
+	struct net_identity id = { .fs = conf->fs_id, .timeout_ms = conf->timeout_s * 1000 };
+	struct net *n = calloc(1, sizeof(*n));
+
+	if (!n)
+		return NULL;
+	memcpy(id.client_key, o->key, KEY_BYTES);
+	memcpy(id.key_name, o->key_name, sizeof(id.key_name));
+	snprintf(id.host, sizeof(id.host), "%s", host);
+	net_init(n, o->loop, &id);
+	net_set_rdma(n, &conf->rdma);
+	n->hub = o->hub;
+	return n;
+}
+
 int client_new(const struct client_opts *o, struct client **out)
 {
 	const struct conf *conf = o->conf;
 	struct client *c = calloc(1, sizeof(*c));
-	struct net_identity id = { .fs = conf->fs_id, .timeout_ms = conf->timeout_s * 1000 };
 
 	if (!c)
 		return -ENOMEM;
 	c->loop = o->loop;
 	c->conf = conf;
+	c->of = o->of;
 	c->timeout_ns = conf->timeout_s * NSEC_PER_SEC;
 	list_init(&c->files);
 	list_init(&c->spare_ops);
 	list_init(&c->spare_lanes);
 	list_init(&c->lockings);
-	memcpy(id.client_key, o->key, KEY_BYTES);
-	memcpy(id.key_name, o->key_name, sizeof(id.key_name));
 	if (o->name)
-		snprintf(id.host, sizeof(id.host), "%s", o->name);
+		snprintf(c->host, sizeof(c->host), "%s", o->name);
 	else
-		default_name(id.host);
+		default_name(c->host);
+	c->has_name = o->session_name;
+	if (o->session_name)
+		memcpy(c->name, o->session_name, sizeof(c->name));
 	c->loop->now = c->loop->env->clock->now(c->loop->env);
-	net_init(&c->net, o->loop, &id);
+	c->net = o->of ? o->of->net : net_new(o, c->host);
 	c->trace_base = env_random_u64(o->loop->env);
-	net_set_rdma(&c->net, &conf->rdma);
-	c->net.hub = o->hub;
 	c->max_list_extents = LIST_USUAL;
 	c->peers = calloc(CONF_MAX_TARGETS, sizeof(*c->peers)); /* untouched pages cost no memory */
 	c->targets = calloc(CONF_MAX_TARGETS, sizeof(*c->targets));
-	if (!c->peers || !c->targets || direct_init(&c->direct, c->loop->env, c->peers) ||
-	    htab_init(&c->imported)) {
+	if (!c->net || !c->peers || !c->targets ||
+	    direct_init(&c->direct, c->loop->env, c->peers) || htab_init(&c->imported)) {
 		client_free(c);
 		return -ENOMEM;
 	}
@@ -54,6 +70,32 @@ int client_new(const struct client_opts *o, struct client **out)
 			c->meta[c->n_meta++] = i;
 	}
 	*out = c;
+	return 0;
+}
+
+int client_fork(struct client *of, const uint8_t name[SESSION_NAME], const char *host,
+		struct client **out)
+{
+	const char *addresses[CONF_MAX_TARGETS];
+	struct client_opts o = { .loop = of->loop,
+				 .conf = of->conf,
+				 .addresses = addresses,
+				 .name = host,
+				 .of = of,
+				 .session_name = name };
+	int r;
+
+	for (uint32_t i = 0; i < of->conf->n_targets; i++)
+		addresses[i] = of->peers[i].address;
+	r = client_new(&o, out);
+	if (r)
+		return r;
+	(*out)->mover = of->mover;
+	(*out)->self = of->self;
+	(*out)->has_self = of->has_self;
+	(*out)->direct.on = of->direct.on;
+	for (uint32_t i = 0; i < (*out)->n_meta; i++) /* locks wait there */
+		peer_connect(&(*out)->peers[(*out)->meta[i]]);
 	return 0;
 }
 
@@ -86,8 +128,10 @@ void client_add(struct client *c, const struct conf_target *t, const char *addre
 	struct peer *p = &c->peers[c->n_peers];
 
 	c->targets[c->n_peers] = *t;
-	peer_init(p, &c->net, LINK_CLIENT, c->n_peers, address);
+	peer_init(p, c->net, LINK_CLIENT, c->n_peers, address);
 	p->owner = c;
+	p->host = c->host;
+	p->name = c->has_name ? c->name : NULL;
 	p->on_restart = file_reclaim;
 	p->on_map_change = map_changed;
 	p->on_session_up = session_up;
@@ -101,11 +145,16 @@ void client_free(struct client *c)
 
 	for (uint32_t i = 0; c->peers && i < c->n_peers; i++)
 		peer_fini(&c->peers[i]);
-	bank_stop(c->bank);
+	if (!c->of)
+		bank_stop(c->bank);
 	while (!list_empty(&c->loop->runnable)) /* ends claims under way */
 		loop_run_ready(c->loop);
-	net_fini(&c->net);
-	bank_free(c->bank);
+	if (!c->of && c->net) {
+		net_fini(c->net);
+		free(c->net);
+	}
+	if (!c->of)
+		bank_free(c->bank);
 	while ((it = list_pop(&c->files)))
 		file_free(list_entry(it, struct cfile, link));
 	htab_destroy(&c->holdings);

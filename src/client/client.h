@@ -25,8 +25,15 @@ struct client_opts {
 	struct loopback_hub *hub; /* connects to servers of this process; or NULL */
 	const char *const *addresses; /* used instead of those in conf, or NULL */
 	const char *name; /* names this client to servers; NULL: host name and pid */
+	/* NULL, or the first client of this loop: the new one uses its net, and ends before it */
+	struct client *of;
+	const uint8_t *session_name; /* SESSION_NAME bytes; NULL: none */
 };
 int client_new(const struct client_opts *o, struct client **out);
+/* Another client on the same loop and net, with sessions of this name (see OP_SESSION); `host`
+ * names it to servers. It ends before `of`. */
+int client_fork(struct client *of, const uint8_t name[SESSION_NAME], const char *host,
+		struct client **out);
 /* Outside the simulation: measures costs, makes bad memory an error, reads $SHEAF_MOVER. */
 int movers_init(struct client *c);
 /* Opens the cache bank of the cluster file, once. -errno: reads do without it. */

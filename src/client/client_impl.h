@@ -21,10 +21,14 @@ struct cached_referral {
 struct client {
 	struct loop *loop;
 	const struct conf *conf;
-	struct net net;
+	struct client *of; /* whose net and bank it uses, or NULL */
+	struct net *net;
 	struct peer *peers; /* by target id; room for CONF_MAX_TARGETS, so none ever moves */
 	struct conf_target *targets; /* likewise: the cluster file's, then added ones */
 	uint32_t n_peers;
+	char host[LINK_HOST_MAX]; /* names this client to servers */
+	bool has_name;
+	uint8_t name[SESSION_NAME]; /* of its sessions */
 	uint32_t meta[CONF_MAX_TARGETS]; /* partition p belongs to meta[p % n_meta] */
 	uint32_t n_meta;
 	struct list files;

@@ -59,7 +59,7 @@ ssize_t client_ticket(struct cfile *f, uint8_t *out, size_t size)
 
 	if (!f->layout.width || (f->flags & OPEN_APPEND) || f->is_guest)
 		return -EINVAL;
-	memcpy(t.fs_id, f->c->net.id.fs.b, sizeof(t.fs_id));
+	memcpy(t.fs_id, f->c->net->id.fs.b, sizeof(t.fs_id));
 	for (uint32_t i = 0; i < f->layout.width; i++)
 		ends[i] = f->objects[i].recorded;
 	xdr_encoder(&x, out, size);
@@ -80,7 +80,7 @@ static int decode(const struct client *c, const void *p, size_t len, struct aren
 		return -EBADMSG;
 	if (t->version != TICKET_VERSION)
 		return -EPROTONOSUPPORT;
-	return memcmp(t->fs_id, c->net.id.fs.b, sizeof(t->fs_id)) ? -EXDEV : 0;
+	return memcmp(t->fs_id, c->net->id.fs.b, sizeof(t->fs_id)) ? -EXDEV : 0;
 }
 
 int client_open_ticket(struct client *c, const struct cred_wire *cred, const void *p, size_t len,

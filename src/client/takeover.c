@@ -54,13 +54,13 @@ static int put(struct sink *s, xdr_any filter, void *v)
 
 static int put_client(struct sink *s, struct client *c)
 {
-	struct wire_export_client e = { .key = wire_text(c->net.id.key_name),
+	struct wire_export_client e = { .key = wire_text(c->net->id.key_name),
 					.next_open = c->next_open,
 					.tickets = c->n_tickets,
 					.n_targets = c->n_peers };
 	struct cfile *f;
 
-	memcpy(e.fs_id, c->net.id.fs.b, sizeof(e.fs_id));
+	memcpy(e.fs_id, c->net->id.fs.b, sizeof(e.fs_id));
 	list_for_each(f, &c->files, link)
 		e.n_files++;
 	return put(s, XDR_ANY(xdr_wire_export_client), &e);
@@ -213,9 +213,9 @@ void client_resume(struct client *c)
 
 static int check_client(const struct client *c, const struct wire_export_client *e)
 {
-	const char *key = c->net.id.key_name;
+	const char *key = c->net->id.key_name;
 
-	if (memcmp(e->fs_id, c->net.id.fs.b, sizeof(e->fs_id)) != 0) {
+	if (memcmp(e->fs_id, c->net->id.fs.b, sizeof(e->fs_id)) != 0) {
 		why_set("the connection is to another file system: import it with the cluster "
 			"file that it was made with");
 		return -EXDEV;

@@ -104,6 +104,8 @@ static bool session_step(struct req *q)
 	p->unclaimed = false;
 	if (lost)
 		peer_forget_session(p);
+	if (lost)
+		p->inherited = r->inherited;
 	p->session = r->id;
 	p->boot = r->boot;
 	p->lease_ms = r->lease_ms;
@@ -138,8 +140,9 @@ void peer_link_up(struct peer *p, struct link *l)
 		p->on_incarnation(p);
 	if (!p->session)
 		lp->env->clock->random(lp->env, p->secret, sizeof(p->secret));
-	p->session_args = (struct wire_session_args){ .id = p->session,
-						      .client = wire_text(p->net->id.host) };
+	p->session_args = (struct wire_session_args){
+		.id = p->session, .client = wire_text(p->host ? p->host : p->net->id.host)
+	};
 	memcpy(p->session_args.secret, p->secret, sizeof(p->secret));
 	if (p->name)
 		p->session_args.name = (struct wire_bytes){ SESSION_NAME, p->name };
@@ -261,6 +264,12 @@ void peer_halt(struct peer *p)
 	peer_fail_all(p, -ESHUTDOWN);
 }
 
+void peer_connect(struct peer *p)
+{
+	if (p->state == PEER_IDLE)
+		peer_dial(p);
+}
+
 void peer_resume(struct peer *p)
 {
 	p->state = PEER_IDLE;
@@ -273,9 +282,14 @@ void peer_resume(struct peer *p)
 
 void peer_fini(struct peer *p)
 {
+	struct link *l, *tmp;
+
 	if (!p->net)
 		return;
 	peer_halt(p);
+	list_for_each_safe(l, tmp, &p->net->closing_links, in_net)
+		if (l->peer == p)
+			link_close_now(l, -ESHUTDOWN);
 	if (p->ping_busy)
 		req_fini(&p->ping_req);
 	if (p->session_busy)

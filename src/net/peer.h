@@ -82,7 +82,9 @@ struct peer {
 	uint32_t n_front; /* number of calls with `front`: all others wait for them */
 	uint64_t session; /* 0: none */
 	uint8_t secret[16];
+	const char *host; /* names the client to servers; NULL: the net's */
 	const uint8_t *name; /* SESSION_NAME bytes, of its sessions; or NULL */
+	uint64_t inherited; /* locks of older sessions of this name */
 	uint64_t boot; /* of the server, from its last reply to OP_SESSION */
 	uint64_t verifier;
 	uint64_t incarnation; /* of the server's storage, as last told; 0: not known */
@@ -142,6 +144,7 @@ void peer_call(struct peer *p, struct call *c, struct req *q);
 /* Closes the link and ends all calls with -ESHUTDOWN, later ones too. The session stays as it is,
  * for peer_resume() or for another process. */
 void peer_halt(struct peer *p);
+void peer_connect(struct peer *p); /* makes its session at once, not with the first call */
 /* Resumes the session at once, not with the next call; also one taken over from another process. */
 void peer_resume(struct peer *p);
 /* How many bytes may be outstanding at once: fewer if many clients share the server. A call with

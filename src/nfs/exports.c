@@ -79,7 +79,7 @@ uint32_t export_enter(struct nfs_call *c, const struct conf_export *e)
 int export_walk(struct nfs_call *c, const struct conf_export *e, const char *path,
 		struct sheaf_handle *out)
 {
-	struct sheaf_handle h = sheaf_root(c->g->fs);
+	struct sheaf_handle h = sheaf_root(c->fs);
 	char all[CONF_PATH_MAX + MOUNT_PATH_MAX + 2], *at = all, *name;
 	struct stat st;
 	int r;
@@ -93,7 +93,7 @@ int export_walk(struct nfs_call *c, const struct conf_export *e, const char *pat
 		if (strcmp(name, "..") == 0)
 			return -EACCES;
 		/* the administrator chose the path of the export, the client what is below */
-		r = sheaf_h_lookup(c->g->fs, below ? &c->cred : &cred_gateway, h, name, &h, &st);
+		r = sheaf_h_lookup(c->fs, below ? &c->cred : &cred_gateway, h, name, &h, &st);
 		if (r)
 			return r;
 		if (!S_ISDIR(st.st_mode))
@@ -106,12 +106,11 @@ int export_walk(struct nfs_call *c, const struct conf_export *e, const char *pat
 /* Is the directory at or below `root`? One that was moved out of its export is not. */
 static bool is_below(struct nfs_call *c, struct sheaf_handle dir, struct sheaf_handle root)
 {
-	struct sheaf_handle top = sheaf_root(c->g->fs), up;
+	struct sheaf_handle top = sheaf_root(c->fs), up;
 	struct stat st;
 
 	while (dir.ino != root.ino) {
-		if (dir.ino == top.ino ||
-		    sheaf_h_lookup(c->g->fs, &cred_gateway, dir, "..", &up, &st))
+		if (dir.ino == top.ino || sheaf_h_lookup(c->fs, &cred_gateway, dir, "..", &up, &st))
 			return false;
 		dir = up;
 	}
@@ -127,9 +126,9 @@ int find_up(struct nfs_call *c, struct sheaf_handle dir, struct sheaf_handle *up
 		return r;
 	if (root.ino == dir.ino) {
 		*up = dir;
-		return sheaf_h_getattr(c->g->fs, &c->cred, dir, st);
+		return sheaf_h_getattr(c->fs, &c->cred, dir, st);
 	}
 	if (!is_below(c, dir, root))
 		return -ESTALE;
-	return sheaf_h_lookup(c->g->fs, &c->cred, dir, "..", up, st);
+	return sheaf_h_lookup(c->fs, &c->cred, dir, "..", up, st);
 }

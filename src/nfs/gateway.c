@@ -63,6 +63,7 @@ static void sweep(struct gateway *g)
 		return;
 	g->swept = now;
 	nfs_files_sweep(g, now);
+	nfs_sessions_sweep(g, now);
 	tcp_sweep(g, now);
 	rpc_ask_sweep(g);
 	if (g->http_waits)
@@ -191,6 +192,8 @@ int gateway_start(struct gateway *g)
 		r = htab_init(&g->locked_files);
 	if (!r)
 		r = replay_init(g);
+	if (!r)
+		r = nfs_sessions_init(g);
 	if (!r)
 		r = clients_init(g);
 	if (!r)

@@ -129,5 +129,5 @@ static const struct rpc_proc procs[] = {
 			   .run = mount_export },
 };
 
-const struct rpc_program mount3_program = { "mount", MOUNT_PROGRAM, MOUNT_VERSION, procs,
-					    ARRAY_LEN(procs) };
+const struct rpc_program mount3_program = { "mount", MOUNT_PROGRAM,    MOUNT_VERSION,
+					    procs,   ARRAY_LEN(procs), false };

@@ -97,7 +97,7 @@ struct wire_attr3 *attr3_copy(struct nfs_call *c, const struct stat *st)
 int attr3_ask(struct nfs_call *c, const struct sheaf_handle *h, struct stat *st)
 {
 	struct sheaf_attr a = { .size = sizeof(a) };
-	int r = sheaf_h_attr(c->g->fs, &c->cred, *h, &a);
+	int r = sheaf_h_attr(c->fs, &c->cred, *h, &a);
 
 	if (!r)
 		*st = a.st;
@@ -161,9 +161,9 @@ static int truncate_for(struct nfs_call *c, const struct sheaf_handle *h, uint64
 
 	if (size > INT64_MAX)
 		return -EFBIG;
-	r = sheaf_h_truncate(c->g->fs, &c->cred, *h, (off_t)size);
+	r = sheaf_h_truncate(c->fs, &c->cred, *h, (off_t)size);
 	if (r == -EACCES && caller_owns(c, h))
-		r = sheaf_h_truncate(c->g->fs, &cred_gateway, *h, (off_t)size);
+		r = sheaf_h_truncate(c->fs, &cred_gateway, *h, (off_t)size);
 	return r;
 }
 
@@ -178,8 +178,8 @@ int set3_apply(struct nfs_call *c, const struct sheaf_handle *h, const struct wi
 	if (a->size)
 		which &= ~(unsigned)SHEAF_SET_MTIME_NOW;
 	if (!r && which)
-		r = sheaf_h_setattr(c->g->fs, &c->cred, *h, which, &in, out);
+		r = sheaf_h_setattr(c->fs, &c->cred, *h, which, &in, out);
 	if (!r && !which)
-		r = sheaf_h_getattr(c->g->fs, &c->cred, *h, out);
+		r = sheaf_h_getattr(c->fs, &c->cred, *h, out);
 	return r;
 }

@@ -65,8 +65,7 @@ static int finish(struct nfs_call *c, struct making *m, const struct wire_new_at
 
 static int make_file(struct nfs_call *c, struct making *m, mode_t mode)
 {
-	return sheaf_h_mknod(c->g->fs, &c->cred, m->dir, m->name, S_IFREG | mode, 0, &m->made,
-			     &m->st);
+	return sheaf_h_mknod(c->fs, &c->cred, m->dir, m->name, S_IFREG | mode, 0, &m->made, &m->st);
 }
 
 /* ---- CREATE ---- */
@@ -75,7 +74,7 @@ static int make_file(struct nfs_call *c, struct making *m, mode_t mode)
 static int take_existing(struct nfs_call *c, struct making *m, const struct wire_new_attr3 *a)
 {
 	struct wire_new_attr3 size = { .size = a->size };
-	int r = sheaf_h_lookup(c->g->fs, &c->cred, m->dir, m->name, &m->made, &m->st);
+	int r = sheaf_h_lookup(c->fs, &c->cred, m->dir, m->name, &m->made, &m->st);
 
 	if (r)
 		return r;
@@ -101,11 +100,11 @@ static int make_exclusive(struct nfs_call *c, struct making *m, const uint8_t ve
 
 	times_of(verifier, &times);
 	if (!r)
-		return sheaf_h_setattr(c->g->fs, &c->cred, m->made,
-				       SHEAF_SET_ATIME | SHEAF_SET_MTIME, &times, &m->st);
+		return sheaf_h_setattr(c->fs, &c->cred, m->made, SHEAF_SET_ATIME | SHEAF_SET_MTIME,
+				       &times, &m->st);
 	if (r != -EEXIST)
 		return r;
-	r = sheaf_h_lookup(c->g->fs, &c->cred, m->dir, m->name, &m->made, &m->st);
+	r = sheaf_h_lookup(c->fs, &c->cred, m->dir, m->name, &m->made, &m->st);
 	if (r)
 		return r;
 	return S_ISREG(m->st.st_mode) && m->st.st_atim.tv_sec == times.st_atim.tv_sec &&
@@ -145,7 +144,7 @@ void nfs3_mkdir(struct nfs_call *c)
 
 	begin(c, &a->where, &m);
 	if (m.status == NFS3_OK)
-		r = sheaf_h_mkdir(c->g->fs, &c->cred, m.dir, m.name, mode_of(&a->attributes, 0755),
+		r = sheaf_h_mkdir(c->fs, &c->cred, m.dir, m.name, mode_of(&a->attributes, 0755),
 				  &m.made, &m.st);
 	if (m.status == NFS3_OK && !r)
 		r = finish(c, &m, &a->attributes);
@@ -164,7 +163,7 @@ void nfs3_symlink(struct nfs_call *c)
 		m.status = NFS3_EINVAL;
 	if (m.status == NFS3_OK && !r) {
 		memcpy(target, a->target.p, a->target.len);
-		r = sheaf_h_symlink(c->g->fs, &c->cred, target, m.dir, m.name, &m.made, &m.st);
+		r = sheaf_h_symlink(c->fs, &c->cred, target, m.dir, m.name, &m.made, &m.st);
 	}
 	end(c, &m, r);
 }
@@ -188,7 +187,7 @@ void nfs3_mknod(struct nfs_call *c)
 	if (m.status == NFS3_OK && (a->what.type >= ARRAY_LEN(types) || !types[a->what.type]))
 		m.status = NFS3_EBADTYPE;
 	if (m.status == NFS3_OK)
-		r = sheaf_h_mknod(c->g->fs, &c->cred, m.dir, m.name,
+		r = sheaf_h_mknod(c->fs, &c->cred, m.dir, m.name,
 				  types[a->what.type] | mode_of(new, 0644), dev, &m.made, &m.st);
 	if (m.status == NFS3_OK && !r)
 		r = finish(c, &m, new);

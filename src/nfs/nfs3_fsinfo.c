@@ -13,7 +13,7 @@ void nfs3_fsstat(struct nfs_call *c)
 
 	r->status = handle_enter(c, &a->object, &h);
 	if (r->status == NFS3_OK)
-		r->status = nfs3_status_of(sheaf_statfs(c->g->fs, &s));
+		r->status = nfs3_status_of(sheaf_statfs(c->fs, &s));
 	c->failed = r->status;
 	if (r->status != NFS3_OK)
 		return;

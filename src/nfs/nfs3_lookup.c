@@ -8,9 +8,9 @@ static int find(struct nfs_call *c, struct sheaf_handle dir, const char *name,
 		return find_up(c, dir, out, st);
 	if (strcmp(name, ".") == 0) {
 		*out = dir;
-		return sheaf_h_getattr(c->g->fs, &c->cred, dir, st);
+		return sheaf_h_getattr(c->fs, &c->cred, dir, st);
 	}
-	return sheaf_h_lookup(c->g->fs, &c->cred, dir, name, out, st);
+	return sheaf_h_lookup(c->fs, &c->cred, dir, name, out, st);
 }
 
 void nfs3_lookup(struct nfs_call *c)
@@ -44,7 +44,7 @@ void nfs3_readlink(struct nfs_call *c)
 	r->status = handle_enter(c, &a->object, &h);
 	if (r->status == NFS3_OK) {
 		if (text)
-			n = sheaf_h_readlink(c->g->fs, &c->cred, h, text, NFS3_PATH_MAX);
+			n = sheaf_h_readlink(c->fs, &c->cred, h, text, NFS3_PATH_MAX);
 		r->status = nfs3_status_of((int)MIN(n, 0));
 	}
 	c->failed = r->status;

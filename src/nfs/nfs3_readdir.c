@@ -47,7 +47,7 @@ static int add_dots(struct listing *l, uint64_t cookie)
 {
 	struct sheaf_handle up;
 	struct stat st;
-	int r = sheaf_h_getattr(l->c->g->fs, &l->c->cred, l->dir, &st);
+	int r = sheaf_h_getattr(l->c->fs, &l->c->cred, l->dir, &st);
 
 	if (r)
 		return r;
@@ -73,8 +73,8 @@ static int add_page(struct listing *l, uint64_t *cookie)
 
 	if (!d || !st)
 		return -ENOMEM;
-	n = l->plus ? sheaf_h_readdir_stat(l->c->g->fs, &l->c->cred, l->dir, *cookie, d, st, max) :
-		      sheaf_h_readdir(l->c->g->fs, &l->c->cred, l->dir, *cookie, d, max);
+	n = l->plus ? sheaf_h_readdir_stat(l->c->fs, &l->c->cred, l->dir, *cookie, d, st, max) :
+		      sheaf_h_readdir(l->c->fs, &l->c->cred, l->dir, *cookie, d, max);
 	for (int i = 0; i < n; i++) {
 		struct sheaf_handle h = { d[i].ino, d[i].gen };
 

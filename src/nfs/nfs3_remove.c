@@ -18,8 +18,8 @@ static void remove_name(struct nfs_call *c, bool dir)
 	if (r->status == NFS3_OK && strcmp(name, "..") == 0)
 		r->status = NFS3_EEXIST;
 	if (r->status == NFS3_OK)
-		r->status = nfs3_status_of(dir ? sheaf_h_rmdir(c->g->fs, &c->cred, h, name) :
-						 sheaf_h_unlink(c->g->fs, &c->cred, h, name));
+		r->status = nfs3_status_of(dir ? sheaf_h_rmdir(c->fs, &c->cred, h, name) :
+						 sheaf_h_unlink(c->fs, &c->cred, h, name));
 	c->failed = r->status;
 	if (r->status == NFS3_OK)
 		dir3_changed(c, &h, &r->change);

@@ -31,8 +31,7 @@ void nfs3_rename(struct nfs_call *c)
 	if (r->status == NFS3_OK && c->export != export)
 		r->status = NFS3_EXDEV;
 	if (r->status == NFS3_OK)
-		r->status =
-			nfs3_status_of(sheaf_h_rename(c->g->fs, &c->cred, dir, from, dir2, to, 0));
+		r->status = nfs3_status_of(sheaf_h_rename(c->fs, &c->cred, dir, from, dir2, to, 0));
 	c->failed = r->status;
 	if (r->status != NFS3_OK)
 		return;
@@ -59,7 +58,7 @@ void nfs3_link(struct nfs_call *c)
 	if (r->status == NFS3_OK && c->export != export)
 		r->status = NFS3_EXDEV;
 	if (r->status == NFS3_OK)
-		r->status = nfs3_status_of(sheaf_h_link(c->g->fs, &c->cred, h, dir, name, &st));
+		r->status = nfs3_status_of(sheaf_h_link(c->fs, &c->cred, h, dir, name, &st));
 	c->failed = r->status;
 	if (r->status != NFS3_OK)
 		return;

@@ -27,5 +27,5 @@ static const struct rpc_proc procs[] = {
 	[NFS3_COMMIT] = RPC_PROC("commit", commit3_args, commit3_res, nfs3_commit, false),
 };
 
-const struct rpc_program nfs3_program = { "nfs", NFS3_PROGRAM, NFS3_VERSION, procs,
-					  ARRAY_LEN(procs) };
+const struct rpc_program nfs3_program = { "nfs", NFS3_PROGRAM,	   NFS3_VERSION,
+					  procs, ARRAY_LEN(procs), true };

@@ -26,7 +26,7 @@ static ssize_t acl_read(struct nfs_call *c, const struct sheaf_handle *h,
 			const struct acl_entry **out)
 {
 	uint8_t *list = call_alloc(c, ACL_SIZE_MAX);
-	ssize_t n = list ? sheaf_h_getxattr(c->g->fs, &cred_gateway, *h, "system.posix_acl_access",
+	ssize_t n = list ? sheaf_h_getxattr(c->fs, &cred_gateway, *h, "system.posix_acl_access",
 					    list, ACL_SIZE_MAX) :
 			   -ENOMEM;
 
@@ -104,13 +104,13 @@ bool caller_owns(struct nfs_call *c, const struct sheaf_handle *h)
 {
 	struct stat st;
 
-	return sheaf_h_getattr(c->g->fs, &c->cred, *h, &st) == 0 && st.st_uid == c->uid;
+	return sheaf_h_getattr(c->fs, &c->cred, *h, &st) == 0 && st.st_uid == c->uid;
 }
 
 bool caller_executes(struct nfs_call *c, const struct sheaf_handle *h)
 {
 	struct stat st;
 
-	return sheaf_h_getattr(c->g->fs, &c->cred, *h, &st) == 0 && S_ISREG(st.st_mode) &&
+	return sheaf_h_getattr(c->fs, &c->cred, *h, &st) == 0 && S_ISREG(st.st_mode) &&
 	       bits_of(c, h, &st) & 1;
 }

@@ -32,7 +32,7 @@ static struct nfs_file *find(struct nfs_call *c, const struct sheaf_handle *h, b
 		struct nfs_file *f = container_of(n, struct nfs_file, node);
 
 		if (f->h.ino == h->ino && f->h.gen == h->gen && f->writes == writes &&
-		    is_callers(f, c))
+		    f->session == c->session && is_callers(f, c))
 			return f;
 	}
 	return NULL;
@@ -42,11 +42,11 @@ static int open_for(struct nfs_call *c, const struct sheaf_handle *h, bool write
 		    struct sheaf_file **out)
 {
 	int flags = writes ? O_WRONLY : O_RDONLY;
-	int r = sheaf_h_open(c->g->fs, &c->cred, *h, NULL, flags, 0, NULL, out);
+	int r = sheaf_h_open(c->fs, &c->cred, *h, NULL, flags, 0, NULL, out);
 
 	/* a program that may be executed may be read: pages of it are */
 	if (r == -EACCES && (caller_owns(c, h) || (!writes && caller_executes(c, h))))
-		r = sheaf_h_open(c->g->fs, &cred_gateway, *h, NULL, flags, 0, NULL, out);
+		r = sheaf_h_open(c->fs, &cred_gateway, *h, NULL, flags, 0, NULL, out);
 	return r;
 }
 
@@ -64,6 +64,7 @@ static void destroy(struct nfs_file *f)
 	if (r)
 		log_warn("nfs", "inode %llu: closing it failed: %s", (unsigned long long)f->h.ino,
 			 error_text(r));
+	nfs_session_put(f->session);
 	free(f);
 }
 
@@ -83,7 +84,9 @@ int nfs_file_get(struct nfs_call *c, const struct sheaf_handle *h, bool writes,
 			sheaf_close(sf);
 			return -ENOMEM;
 		}
+		c->session->refs++;
 		*f = (struct nfs_file){ .h = *h,
+					.session = c->session,
 					.writes = writes,
 					.uid = c->uid,
 					.gid = c->gid,

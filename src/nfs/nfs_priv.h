@@ -120,6 +120,9 @@ struct gateway {
 	struct list replays_by_age;
 	size_t n_replays;
 	uint64_t n_replayed;
+	/* nfs_sessions.c */
+	struct htab sessions;
+	struct list sessions_by_use; /* those without calls and files */
 	/* nfs_clients.c */
 	struct htab clients;
 	struct list clients_by_use;
@@ -172,6 +175,7 @@ struct rpc_program {
 	uint32_t number, version;
 	const struct rpc_proc *procs;
 	uint32_t n_procs;
+	bool in_session; /* executed in the client's session, not in the gateway's own */
 };
 /* A row of a program's table. */
 #define RPC_PROC(title, arguments, result, function, is_once) \
@@ -197,8 +201,10 @@ struct nfs_call {
 	const struct rpc_transport *transport;
 	void *conn; /* of the transport */
 	struct sockaddr_storage peer; /* UDP: where the reply goes */
-	struct origin from;
+	struct origin from, to;
 	uint16_t port; /* of the client */
+	struct nfs_session *session; /* or NULL */
+	struct sheaf *fs; /* of the session, or g->fs */
 	uint64_t began;
 	struct nfs_buf *in; /* the message */
 	size_t in_len, args_at; /* args_at: where the arguments begin */
@@ -261,6 +267,10 @@ bool program_is_served(const struct rpc_program *p, uint32_t protocol);
 /* Asks the portmapper of this host; a `portmap_done` answers. 0 or -errno. */
 int portmap_ask(struct gateway *g, uint32_t version, uint32_t procedure, xdr_any args, void *a);
 
+/* The UDP port of a program at another host; 0: its portmapper does not say. On a task. */
+uint16_t portmap_port_of(struct gateway *g, const struct origin *host, uint32_t program,
+			 uint32_t version);
+
 /* ---- rpcbind.c: the portmapper for clients of IPv6 ---- */
 
 /* Registers a program for IPv6, or all of its transports no more. On a task. */
@@ -281,6 +291,33 @@ void replay_name(struct nfs_call *c);
 bool replay_find(struct nfs_call *c);
 void replay_store(struct nfs_call *c);
 void replay_end(struct gateway *g);
+
+/* ---- nfs_sessions.c ---- */
+
+struct nfs_session {
+	struct hnode node;
+	struct list link; /* in g->sessions_by_use while refs is 0 */
+	struct gateway *g;
+	struct origin from, to; /* the client, and the address at which it called */
+	struct sheaf *fs;
+	unsigned refs, locked_files;
+	uint64_t used;
+	bool is_listed; /* by holders_add() */
+};
+int nfs_sessions_init(struct gateway *g);
+/* NULL: out of memory; nfs_session_put() after use. */
+struct nfs_session *nfs_session_get(struct gateway *g, const struct origin *from,
+				    const struct origin *to);
+void nfs_session_put(struct nfs_session *s);
+void nfs_sessions_sweep(struct gateway *g, uint64_t now); /* ends idle ones */
+void nfs_sessions_end(struct gateway *g);
+
+/* ---- nfs_holders.c: clients that hold locks ---- */
+
+int holders_add(struct nfs_session *s); /* before its first lock. 0 or -errno */
+void holders_remove(struct nfs_session *s);
+/* Makes the sessions of listed clients that use an address of this host. */
+void holders_resume(struct gateway *g);
 
 /* ---- nfs_clients.c: counters by client ---- */
 
@@ -334,6 +371,7 @@ struct nfs_file {
 	struct hnode node;
 	struct list link; /* in idle_files while refs is 0 */
 	struct sheaf_handle h;
+	struct nfs_session *session;
 	bool writes;
 	uint32_t uid, gid, n_gids, gids[GIDS_MAX]; /* that it was opened for */
 	struct sheaf_file *f;

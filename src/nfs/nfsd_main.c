@@ -110,6 +110,7 @@ static void reload(struct gateway *g)
 		conf_free(c);
 		return;
 	}
+	holders_resume(g); /* an address may have come to this host */
 	log_info("nfs", "%u exports from now on", c->n_exports);
 }
 
@@ -219,10 +220,12 @@ int nfsd_main(int argc, char **argv)
 		return r;
 	log_info("nfs", "%u exports at %s", g->conf->n_exports, g->conf->nfs.address);
 	tell(&o, "ready");
+	holders_resume(g);
 	gateway_run(g);
 	if (g->n_tasks > g->n_idle)
 		_exit(0); /* calls wait for servers that do not answer */
 	gateway_end(g);
+	nfs_sessions_end(g);
 	sheaf_disconnect(g->fs);
 	conf_give(g->conf_now);
 	mac_key_free(g->handle_key);

@@ -10,6 +10,7 @@ struct nlm_file {
 	struct hnode node; /* in g->locked_files */
 	struct gateway *g;
 	struct sheaf_handle h;
+	struct nfs_session *session;
 	struct nfs_file *pin[2]; /* shared and exclusive locks are taken through these; or NULL */
 	struct list held; /* struct range: `session` is the host */
 	unsigned refs;
@@ -17,7 +18,7 @@ struct nlm_file {
 /* Opens the file for the caller; nlm_file_put() after use. It stays while locks are held. */
 int nlm_file_get(struct nfs_call *c, const struct sheaf_handle *h, bool exclusive,
 		 struct nlm_file **out);
-struct nlm_file *nlm_file_find(struct gateway *g, const struct sheaf_handle *h); /* or NULL */
+struct nlm_file *nlm_file_find(struct nfs_call *c, const struct sheaf_handle *h); /* or NULL */
 void nlm_file_put(struct nlm_file *f);
 /* 0 or -errno, as sheaf_lock(). host: a hash of its name. */
 int nlm_lock(struct nlm_file *f, uint64_t host, const struct sheaf_lock *l, bool wait);

@@ -115,7 +115,11 @@ static void nlm_lock_call(struct nfs_call *c)
 		r->status = NLM_BLOCKED; /* a retransmission */
 		return;
 	}
-	e = nlm_file_get(c, &h, a->exclusive, &f);
+	e = holders_add(c->session);
+	if (e)
+		log_warn("nfs", "a client with locks cannot be noted: %s", error_text(e));
+	if (!e)
+		e = nlm_file_get(c, &h, a->exclusive, &f);
 	if (!e) {
 		e = nlm_lock(f, host, &l, false);
 		if (e == -EAGAIN && a->block)
@@ -143,23 +147,38 @@ static void nlm_unlock_call(struct nfs_call *c)
 	const struct wire_nlm4_unlock_args *a = c->args;
 	struct wire_nlm4_res *r = c->res;
 	struct sheaf_lock l = lock_of(&a->lock, false);
-	struct nlm_file *f;
+	struct nlm_file *f = NULL;
 	struct sheaf_handle h;
 
 	r->cookie = a->cookie;
 	r->status = enter(c, &a->lock, &h);
-	f = r->status == NLM_OK ? nlm_file_find(c->g, &h) : NULL;
+	if (r->status != NLM_OK)
+		return;
+	f = nlm_file_find(c, &h);
+	/* the lock may have been taken through a gateway that died */
+	if (!f && sheaf_inherited(c->fs, true) && nlm_file_get(c, &h, false, &f) &&
+	    nlm_file_get(c, &h, true, &f))
+		r->status = NLM_FAILED;
 	if (!f)
 		return;
 	r->status = status_of(nlm_unlock(f, host_of(&a->lock.caller), &l));
 	nlm_file_put(f);
 }
 
+/* The client has restarted. Locks that its session got from a gateway that died are not known here:
+ * they end with the session. */
+static void free_host(struct nfs_call *c, const struct wire_bytes *host)
+{
+	nlm_free_host(c->g, host_of(host));
+	if (sheaf_inherited(c->fs, true))
+		sheaf_bye(c->fs);
+}
+
 static void nlm_free_all(struct nfs_call *c)
 {
 	const struct wire_nlm4_free_args *a = c->args;
 
-	nlm_free_host(c->g, host_of(&a->host));
+	free_host(c, &a->host);
 }
 
 static const struct rpc_proc procs[] = {
@@ -174,8 +193,8 @@ static const struct rpc_proc procs[] = {
 			   .run = nlm_free_all },
 };
 
-const struct rpc_program nlm4_program = { "nlm", NLM_PROGRAM, NLM_VERSION, procs,
-					  ARRAY_LEN(procs) };
+const struct rpc_program nlm4_program = { "nlm", NLM_PROGRAM,	   NLM_VERSION,
+					  procs, ARRAY_LEN(procs), true };
 
 /* ---- the status monitor ---- */
 
@@ -185,7 +204,7 @@ static void nsm_notify(struct nfs_call *c)
 
 	log_info("nfs", "%.*s has restarted: its locks are released", (int)MIN(a->host.len, 64),
 		 (const char *)a->host.p);
-	nlm_free_host(c->g, host_of(&a->host));
+	free_host(c, &a->host);
 }
 
 static const struct rpc_proc nsm_procs[] = {
@@ -196,5 +215,5 @@ static const struct rpc_proc nsm_procs[] = {
 			 .run = nsm_notify },
 };
 
-const struct rpc_program nsm_program = { "nsm", NSM_PROGRAM, NSM_VERSION, nsm_procs,
-					 ARRAY_LEN(nsm_procs) };
+const struct rpc_program nsm_program = { "nsm",	    NSM_PROGRAM,	  NSM_VERSION,
+					 nsm_procs, ARRAY_LEN(nsm_procs), true };

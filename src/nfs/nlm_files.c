@@ -5,18 +5,22 @@
 
 #include "nfs/nlm.h"
 
-static struct nlm_file *find(struct gateway *g, const struct sheaf_handle *h)
+static struct nlm_file *find(struct nfs_call *c, const struct sheaf_handle *h)
 {
-	struct hnode *n = htab_first(&g->locked_files, hash_u64(h->ino));
+	struct hnode *n = htab_first(&c->g->locked_files, hash_u64(h->ino));
 
-	while (n && container_of(n, struct nlm_file, node)->h.ino != h->ino)
-		n = htab_next(n);
-	return n ? container_of(n, struct nlm_file, node) : NULL;
+	for (; n; n = htab_next(n)) {
+		struct nlm_file *f = container_of(n, struct nlm_file, node);
+
+		if (f->h.ino == h->ino && f->session == c->session)
+			return f;
+	}
+	return NULL;
 }
 
-struct nlm_file *nlm_file_find(struct gateway *g, const struct sheaf_handle *h)
+struct nlm_file *nlm_file_find(struct nfs_call *c, const struct sheaf_handle *h)
 {
-	struct nlm_file *f = find(g, h);
+	struct nlm_file *f = find(c, h);
 
 	if (f)
 		f->refs++;
@@ -32,7 +36,7 @@ int nlm_file_get(struct nfs_call *c, const struct sheaf_handle *h, bool exclusiv
 
 	if (r)
 		return r;
-	f = find(c->g, h);
+	f = find(c, h);
 	if (!f) {
 		f = calloc(1, sizeof(*f));
 		if (!f || htab_insert(&c->g->locked_files, &f->node, hash_u64(h->ino))) {
@@ -42,6 +46,8 @@ int nlm_file_get(struct nfs_call *c, const struct sheaf_handle *h, bool exclusiv
 		}
 		f->g = c->g;
 		f->h = *h;
+		f->session = c->session; /* its opens keep it */
+		c->session->locked_files++;
 		list_init(&f->held);
 	}
 	f->refs++;
@@ -58,6 +64,7 @@ void nlm_file_put(struct nlm_file *f)
 	if (--f->refs || !list_empty(&f->held))
 		return;
 	htab_remove(&f->g->locked_files, &f->node);
+	f->session->locked_files--;
 	for (int i = 0; i < 2; i++)
 		if (f->pin[i])
 			nfs_file_put(f->g, f->pin[i]);

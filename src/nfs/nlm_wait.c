@@ -29,22 +29,6 @@ static bool copy(struct wait *w, struct wire_bytes *out, const struct wire_bytes
 	return p;
 }
 
-/* The port of the client's lock manager, from its portmapper; 0: it does not say. */
-static uint16_t port_of(struct wait *w)
-{
-	struct wire_portmap_entry a = { NLM_PROGRAM, NLM_VERSION, IPPROTO_UDP, 0 };
-	struct wire_portmap_port r = { 0 };
-	struct rpc_question q = { .program = PORTMAP_PROGRAM,
-				  .version = PORTMAP_VERSION,
-				  .procedure = PORTMAP_GETPORT,
-				  .args = XDR_ANY(xdr_wire_portmap_entry),
-				  .a = &a,
-				  .res = XDR_ANY(xdr_wire_portmap_port),
-				  .r = &r };
-
-	return rpc_ask(w->g, &w->from, PORTMAP_PORT, &q) ? 0 : (uint16_t)r.port;
-}
-
 /* Does the client take the lock? */
 static bool tell(struct wait *w)
 {
@@ -56,7 +40,7 @@ static bool tell(struct wait *w)
 				  .a = &w->granted,
 				  .res = XDR_ANY(xdr_wire_nlm4_res),
 				  .r = &r };
-	uint16_t port = port_of(w);
+	uint16_t port = portmap_port_of(w->g, &w->from, NLM_PROGRAM, NLM_VERSION);
 	char from[ORIGIN_TEXT];
 
 	if (port && rpc_ask(w->g, &w->from, port, &q) == 0)
@@ -127,7 +111,7 @@ bool nlm_wait_find(struct gateway *g, uint64_t host, const struct sheaf_lock *l,
 			continue;
 		w->cancelled = cancel;
 		if (cancel)
-			sheaf_lock_cancel(g->fs, l->owner);
+			sheaf_lock_cancel(w->file->session->fs, l->owner);
 		return true;
 	}
 	return false;
@@ -139,6 +123,6 @@ void nlm_cancel_all(struct gateway *g)
 
 	list_for_each(w, &g->lock_waits, link) {
 		w->cancelled = true;
-		sheaf_lock_cancel(g->fs, w->lock.owner);
+		sheaf_lock_cancel(w->file->session->fs, w->lock.owner);
 	}
 }

@@ -55,8 +55,8 @@ static const struct rpc_proc procs[] = {
 			   .run = portmap_dump },
 };
 
-const struct rpc_program portmap_program = { "portmap", PORTMAP_PROGRAM, PORTMAP_VERSION, procs,
-					     ARRAY_LEN(procs) };
+const struct rpc_program portmap_program = { "portmap", PORTMAP_PROGRAM,  PORTMAP_VERSION,
+					     procs,	ARRAY_LEN(procs), false };
 
 /* ---- registration ---- */
 
@@ -130,4 +130,20 @@ void portmap_start(struct gateway *g, const struct sockaddr *a, socklen_t len)
 		return;
 	if (nfs_task_start(g, register_all, g))
 		log_warn("nfs", "no task to register at the portmapper");
+}
+
+uint16_t portmap_port_of(struct gateway *g, const struct origin *host, uint32_t program,
+			 uint32_t version)
+{
+	struct wire_portmap_entry a = { program, version, IPPROTO_UDP, 0 };
+	struct wire_portmap_port r = { 0 };
+	struct rpc_question q = { .program = PORTMAP_PROGRAM,
+				  .version = PORTMAP_VERSION,
+				  .procedure = PORTMAP_GETPORT,
+				  .args = XDR_ANY(xdr_wire_portmap_entry),
+				  .a = &a,
+				  .res = XDR_ANY(xdr_wire_portmap_port),
+				  .r = &r };
+
+	return rpc_ask(g, host, PORTMAP_PORT, &q) ? 0 : (uint16_t)r.port;
 }

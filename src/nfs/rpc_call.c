@@ -20,6 +20,7 @@ struct nfs_call *call_new(struct gateway *g, const struct rpc_transport *t, void
 	if (!c)
 		return NULL;
 	c->g = g;
+	c->fs = g->fs;
 	c->transport = t;
 	c->conn = conn;
 	c->began = time_now();
@@ -40,6 +41,8 @@ void call_free(struct nfs_call *c)
 	buf_give(c->g, c->out);
 	buf_give(c->g, c->data);
 	conf_give(c->conf);
+	if (c->session)
+		nfs_session_put(c->session);
 	arena_destroy(&c->arena);
 	c->g->n_calls--;
 	free(c);
@@ -235,9 +238,13 @@ void call_execute(struct nfs_call *c)
 	if (!dispatch(c))
 		return;
 	c->conf = conf_take(c->g);
+	if (c->program->in_session && c->proc->run) {
+		c->session = nfs_session_get(c->g, &c->from, &c->to);
+		c->fs = c->session ? c->session->fs : NULL;
+	}
 	c->args = call_alloc(c, MAX(c->proc->args_size, 1));
 	c->res = call_alloc(c, MAX(c->proc->res_size, 1));
-	if (!c->args || !c->res)
+	if (!c->args || !c->res || !c->fs)
 		refuse(c, RPC_SYSTEM_ERROR);
 	else if (c->proc->args && !c->proc->args(&x, c->args))
 		refuse(c, RPC_BAD_ARGUMENTS);

@@ -26,7 +26,7 @@ struct tcp_conn {
 	struct list link; /* in g->conns, or in `dead` */
 	struct list wait; /* in g->paused */
 	struct list unsent; /* in g->unsent: has replies to send */
-	struct origin from;
+	struct origin from, to;
 	uint16_t port;
 	uint8_t mark[RECORD_MARK];
 	unsigned n_mark; /* bytes of it */
@@ -218,6 +218,7 @@ static int record_grow(struct tcp_conn *t, size_t more)
 		t->n_calls++;
 		g->n_receiving++;
 		c->from = t->from;
+		c->to = t->to;
 		c->port = t->port;
 	}
 	if (more > RECORD_MAX - c->in_len)
@@ -375,13 +376,18 @@ static void tcp_ready(struct source *s, uint32_t events)
 static void conn_start(struct gateway *g, int fd, const struct sockaddr_storage *a)
 {
 	struct tcp_conn *t = calloc(1, sizeof(*t));
+	struct sockaddr_storage own = { 0 };
+	socklen_t len = sizeof(own);
 	int one = 1, idle = 60;
+	uint16_t port;
 
 	if (!t) {
 		close(fd);
 		return;
 	}
 	origin_of(a, &t->from, &t->port);
+	getsockname(fd, (struct sockaddr *)&own, &len);
+	origin_of(&own, &t->to, &port);
 	list_init(&t->wait);
 	list_init(&t->unsent);
 	list_init(&t->held);

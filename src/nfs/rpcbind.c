@@ -100,10 +100,10 @@ static const struct rpc_proc procs[] = {
 			   .run = rpcbind_dump },
 };
 
-const struct rpc_program rpcbind3_program = { "rpcbind3", PORTMAP_PROGRAM, RPCBIND_VERSION3, procs,
-					      ARRAY_LEN(procs) };
-const struct rpc_program rpcbind4_program = { "rpcbind4", PORTMAP_PROGRAM, RPCBIND_VERSION4, procs,
-					      ARRAY_LEN(procs) };
+const struct rpc_program rpcbind3_program = { "rpcbind3", PORTMAP_PROGRAM,  RPCBIND_VERSION3,
+					      procs,	  ARRAY_LEN(procs), false };
+const struct rpc_program rpcbind4_program = { "rpcbind4", PORTMAP_PROGRAM,  RPCBIND_VERSION4,
+					      procs,	  ARRAY_LEN(procs), false };
 
 /* ---- registration at the portmapper of the host ---- */
 

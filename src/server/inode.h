@@ -82,7 +82,8 @@ void lock_waits_free(struct server *srv); /* as a crash would */
 void lock_wait_end(struct sreq *s); /* answers any request now if it is parked for a lock */
 int lock_claim(struct sreq *s, struct inode *i); /* takes the locks of a RECLAIM */
 bool lock_parked(const struct sreq *s);
-void locks_pass(struct session *from, struct session *to); /* all that `from` holds */
+/* All locks of `from`; returns their number. */
+uint32_t locks_pass(struct session *from, struct session *to);
 void locks_kept_drop(struct session *ss); /* the locks that were passed to it */
 void locks_kept_free(struct server *srv); /* as a crash would */
 

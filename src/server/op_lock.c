@@ -258,9 +258,9 @@ struct kept_locks {
 };
 
 /* The locks that belong to this open, or to none (0), get the new session and no open. */
-static bool pass(struct inode *i, uint64_t open, struct session *from, struct session *to)
+static uint32_t pass(struct inode *i, uint64_t open, struct session *from, struct session *to)
 {
-	uint64_t n = 0;
+	uint32_t n = 0;
 	struct range *r;
 
 	for (int k = 0; k < LOCK_SPACES; k++)
@@ -292,17 +292,22 @@ static void keep(struct session *ss, struct inode *i)
 	list_push(&ss->kept, &k->link);
 }
 
-void locks_pass(struct session *from, struct session *to)
+uint32_t locks_pass(struct session *from, struct session *to)
 {
+	uint32_t all = 0, n;
 	struct kept_locks *k;
 	struct open_file *o;
 
 	list_for_each(k, &from->kept, link)
-		pass(k->inode, 0, from, to);
+		all += pass(k->inode, 0, from, to);
 	list_splice(&to->kept, &from->kept);
-	list_for_each(o, &from->opens, in_session)
-		if (pass(o->inode, o->id, from, to))
+	list_for_each(o, &from->opens, in_session) {
+		n = pass(o->inode, o->id, from, to);
+		all += n;
+		if (n)
 			keep(to, o->inode);
+	}
+	return all;
 }
 
 void locks_kept_drop(struct session *ss)

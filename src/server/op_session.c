@@ -130,7 +130,7 @@ static void name_session(struct sreq *s, struct session *ss)
 	struct session *old = st->older ? session_find(&s->srv->sessions, st->older) : NULL;
 
 	if (old && !old->doomed) {
-		locks_pass(old, ss);
+		((struct wire_session_res *)s->res)->inherited = locks_pass(old, ss);
 		task_end_session(s->srv, old);
 	}
 	if (a->name.len == SESSION_NAME && !session_named(&s->srv->sessions, a->name.p))
@@ -163,7 +163,8 @@ static int attach(struct sreq *s)
 					.resumed = st->resumed,
 					.slots = SESSION_SLOTS,
 					.lease_ms = s->srv->net.id.lease_ms,
-					.boot = s->srv->boot };
+					.boot = s->srv->boot,
+					.inherited = r->inherited };
 	tell_object_dir(s, r);
 	return 0;
 }

@@ -692,7 +692,7 @@ static void prepare(struct world *w, struct cfile *files[2])
 	evil.ops.post = evil_post;
 	server_net(w)->id.timeout_ms = TIMEOUT_MS;
 	w->actors[EVIL].node->env.fabric = &evil.ops;
-	c->net.id.timeout_ms = FOREVER_S * 1000;
+	c->net->id.timeout_ms = FOREVER_S * 1000;
 	c->timeout_ns = FOREVER_S * NSEC_PER_SEC;
 	for (uint32_t i = 0; i < 2; i++) {
 		client_set_mover(w->actors[i].client, METHOD_GATHER);
@@ -933,7 +933,7 @@ static void attach_wrongly(struct world *w, const struct attach *a)
 	world_note(w, 0, "attack: %s", a->name);
 	if (d.p->link)
 		link_close(d.p->link, -ECONNRESET);
-	w->actors[EVIL].client->net.rdma.is_off = a->by_tcp;
+	w->actors[EVIL].client->net->rdma.is_off = a->by_tcp;
 	if (!a->by_tcp)
 		link_by_rdma(w);
 	c = scene_call(w, EVIL);
@@ -971,7 +971,7 @@ static void attaches_that_lie(struct world *w)
 		scene_check(w, peer_of(w, HONEST)->link == honest,
 			    "%s: the other client has lost its link", attaches[i].name);
 	}
-	w->actors[EVIL].client->net.rdma.is_off = false;
+	w->actors[EVIL].client->net->rdma.is_off = false;
 	finish(w, files);
 }
 

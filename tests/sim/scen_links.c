@@ -547,10 +547,10 @@ static void registered_memory_is_limited(struct world *w)
 	struct cfile *f;
 
 	scene_cards(w);
-	c->net.rdma.pinned_max = PINNED_MAX;
+	c->net->rdma.pinned_max = PINNED_MAX;
 	client_set_mover(c, METHOD_GATHER);
 	f = scene_open(w, 0, "f", O_CREAT | O_RDWR);
-	p.card = c->net.rdma.device;
+	p.card = c->net->rdma.device;
 	for (int write = 1; write >= 0 && !w->failed; write--) {
 		begin_moves(w, 0, f, write, write ? 7 : 0, calls);
 		scene_until(w, all_ended, &p, "the calls do not end");
@@ -653,7 +653,7 @@ static void slow_requests_end(struct world *w)
 	scene_cards(w);
 	w->conf.stripe_unit = SLOW_BYTES;
 	client_set_mover(c, METHOD_GATHER);
-	c->net.id.timeout_ms = SLOW_TIMEOUT_MS;
+	c->net->id.timeout_ms = SLOW_TIMEOUT_MS;
 	c->timeout_ns = SLOW_TIMEOUT_MS * NSEC_PER_MSEC;
 	peek_net(w->targets[0].server)->id.timeout_ms = SLOW_TIMEOUT_MS;
 	w->sim.faults.slow = 0; /* no single delay is as long as the timeout */

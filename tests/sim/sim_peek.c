@@ -182,7 +182,7 @@ uint64_t peek_resent(const struct client *c)
 
 uint64_t peek_bad_links(const struct client *c)
 {
-	return c->net.bad_links;
+	return c->net->bad_links;
 }
 
 void peek_counters(const struct server *s, struct counters *c)
@@ -214,6 +214,6 @@ void peek_cut(struct client *c)
 {
 	struct link *l;
 
-	while ((l = list_first(&c->net.links, struct link, in_net)))
+	while ((l = list_first(&c->net->links, struct link, in_net)))
 		link_close(l, -ESHUTDOWN);
 }

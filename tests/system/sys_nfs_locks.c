@@ -218,16 +218,143 @@ static void a_restarted_client_loses_its_locks(void)
 	CHECK_EQ(holder(2, 0, 0), -1);
 }
 
-static void a_killed_gateway_leaves_no_locks(void)
+/* ---- gateways that end ---- */
+
+static void dial_again(void)
 {
+	nfs_hang_up(&n);
+	nfs_dial_from(&n, port, 0, "127.0.0.2");
+}
+
+static void next_gateway(int signal)
+{
+	kill(gateway, signal);
+	process_wait(gateway);
+	gateway = nfs_gateway_start(&c, port);
+}
+
+/* Does a Sheaf client get this byte? It gives it back. */
+static bool is_free(struct sheaf_file *f, uint64_t at)
+{
+	struct sheaf_lock l = {
+		.size = sizeof(l), .type = F_WRLCK, .start = at, .length = 1, .owner = 7
+	};
+	int r = sheaf_lock(f, &l, 0);
+
+	CHECK(r == 0 || r == -EAGAIN);
+	l.type = F_UNLCK;
+	CHECK(r || sheaf_lock(f, &l, 0) == 0);
+	return r == 0;
+}
+
+static void locks_outlive_the_gateway(void)
+{
+	static const int signals[] = { SIGKILL, SIGTERM, SIGKILL };
+	struct sheaf_file *f;
+
+	CHECK_EQ(sheaf_open(fs, "/file", O_RDWR, 0, NULL, &f), 0);
+	CHECK_EQ(lock(0, 0, 10, true, false), NLM_OK);
+	CHECK_EQ(lock(0, 20, 10, true, false), NLM_OK);
+	for (size_t i = 0; i < ARRAY_LEN(signals); i++) {
+		next_gateway(signals[i]);
+		/* the client sends nothing, and the lease of the session before ends */
+		for (int k = 0; k < 50; k++) {
+			CHECK(!is_free(f, 5));
+			pause_ms(100);
+		}
+		dial_again();
+		CHECK_EQ(lock(1, 0, 10, true, false), NLM_DENIED);
+		CHECK_EQ(holder(1, 20, 1), 0);
+		if (i == 1) /* it takes one of them again */
+			CHECK_EQ(lock(0, 0, 10, true, false), NLM_OK);
+	}
+	CHECK_EQ(unlock(0, 20, 10), NLM_OK);
+	CHECK(is_free(f, 25) && !is_free(f, 5));
+	CHECK_EQ(unlock(0, 0, 0), NLM_OK);
+	CHECK(is_free(f, 5));
+	CHECK_EQ(sheaf_close(f), 0);
+}
+
+static void without_a_gateway_locks_end_with_the_lease(void)
+{
+	struct sheaf_file *f;
+
+	CHECK_EQ(sheaf_open(fs, "/file", O_RDWR, 0, NULL, &f), 0);
 	CHECK_EQ(lock(0, 0, 10, true, false), NLM_OK);
 	kill(gateway, SIGKILL);
 	process_wait(gateway);
+	CHECK(!is_free(f, 5));
+	CHECK(WITHIN(PATIENCE_S, is_free(f, 5)));
 	gateway = nfs_gateway_start(&c, port);
-	nfs_hang_up(&n);
-	nfs_dial_from(&n, port, 0, "127.0.0.2");
-	CHECK(WITHIN(PATIENCE_S, lock(1, 0, 10, true, false) == NLM_OK)); /* after the lease */
+	dial_again();
+	CHECK_EQ(sheaf_close(f), 0);
+}
+
+/* It restarts while the gateway does: the new one does not know its locks. */
+static void a_restarted_client_loses_inherited_locks(void)
+{
+	struct wire_nsm_notify_args a = { wire_text("host"), 5 };
+	struct sheaf_file *f;
+
+	CHECK_EQ(sheaf_open(fs, "/file", O_RDWR, 0, NULL, &f), 0);
+	CHECK_EQ(lock(0, 0, 10, true, false), NLM_OK);
+	next_gateway(SIGKILL);
+	dial_again();
+	CHECK(!is_free(f, 5));
+	nfs_call(&n, NSM_PROGRAM, NSM_VERSION, NSM_NOTIFY, XDR_ANY(xdr_wire_nsm_notify_args), &a,
+		 NULL, NULL);
+	CHECK(WITHIN(PATIENCE_S, is_free(f, 5)));
+	CHECK_EQ(lock(1, 0, 10, true, false), NLM_OK);
 	CHECK_EQ(unlock(1, 0, 10), NLM_OK);
+	CHECK_EQ(sheaf_close(f), 0);
+}
+
+/* Another gateway at another address is another server to the client: it inherits nothing. */
+static void clients_of_two_gateways_have_two_sessions(void)
+{
+	uint32_t second = free_ports(1), first = port;
+	pid_t other = nfs_gateway_start(&c, second);
+
+	CHECK_EQ(lock(0, 0, 10, true, false), NLM_OK);
+	port = second;
+	dial_again();
+	CHECK_EQ(lock(1, 0, 10, true, false), NLM_DENIED);
+	CHECK_EQ(lock(1, 50, 10, true, false), NLM_OK);
+	port = first;
+	dial_again();
+	CHECK_EQ(holder(2, 50, 10), 1);
+	CHECK_EQ(unlock(0, 0, 10), NLM_OK);
+	kill(other, SIGTERM);
+	CHECK_EQ(process_wait(other), 0);
+}
+
+/* This test as the status monitor of 127.0.0.2. */
+static void status_monitors_are_told(void)
+{
+	int portmap = udp_at(PORTMAP_PORT), monitor = udp_at(4046);
+	struct wire_portmap_entry e;
+	struct wire_portmap_port p = { 4046 };
+	struct wire_nsm_notify_args a;
+	struct wire_void_args none;
+	struct arena arena;
+
+	if (portmap < 0)
+		return; /* without privileges */
+	arena_init(&arena, 65536);
+	CHECK_EQ(lock(0, 0, 10, true, false), NLM_OK);
+	next_gateway(SIGKILL);
+	answer_one(portmap, PORTMAP_GETPORT, XDR_ANY(xdr_wire_portmap_entry), &e,
+		   XDR_ANY(xdr_wire_portmap_port), &p, &arena);
+	CHECK(e.program == NSM_PROGRAM && e.version == NSM_VERSION);
+	answer_one(monitor, NSM_NOTIFY, XDR_ANY(xdr_wire_nsm_notify_args), &a,
+		   XDR_ANY(xdr_wire_void_args), &none, &arena);
+	CHECK(a.host.len == 9 && memcmp(a.host.p, "127.0.0.1", 9) == 0);
+	CHECK(a.state & 1);
+	dial_again();
+	CHECK_EQ(unlock(0, 0, 10), NLM_OK);
+	arena_destroy(&arena);
+	close(portmap);
+	close(monitor);
 }
 
 static void stale_and_foreign_files_are_refused(void)
@@ -327,6 +454,9 @@ static void end(void)
 
 SYS_MAIN(NULL, begin, end, TEST(locks_of_owners_conflict), TEST(locks_of_sheaf_clients_conflict),
 	 TEST(a_waiting_lock_is_granted_by_a_call), TEST(a_cancelled_lock_is_not_granted),
-	 TEST(a_restarted_client_loses_its_locks), TEST(a_killed_gateway_leaves_no_locks),
+	 TEST(a_restarted_client_loses_its_locks), TEST(locks_outlive_the_gateway),
+	 TEST(without_a_gateway_locks_end_with_the_lease),
+	 TEST(a_restarted_client_loses_inherited_locks),
+	 TEST(clients_of_two_gateways_have_two_sessions), TEST(status_monitors_are_told),
 	 TEST(stale_and_foreign_files_are_refused), TEST(the_portmapper_knows_the_port),
 	 TEST(rpcbind_tells_the_address))

@@ -202,7 +202,7 @@ static void an_import_for_another_file_system_or_key_is_refused(void)
 	CHECK(strstr(sheaf_why(), "another file system"));
 	t.conf->fs_id.b[3] ^= 1;
 	c = client_fixture_new(&t);
-	strcpy(c->net.id.key_name, "mine");
+	strcpy(c->net->id.key_name, "mine");
 	CHECK_EQ(client_import(c, &b), -EKEYREJECTED);
 	CHECK(strstr(sheaf_why(), "mine"));
 	client_free(c);
