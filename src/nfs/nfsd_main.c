@@ -5,6 +5,7 @@
  * the notify descriptor; exit status 1, or 2 for wrong usage. */
 #include <fcntl.h>
 #include <getopt.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -214,6 +215,8 @@ int nfsd_main(int argc, char **argv)
 		fcntl(o.notify, F_SETFD, FD_CLOEXEC);
 	log_open(o.log, o.level);
 	raise_file_limit();
+	/* fixed: large arrays of sessions stay mapped pages, which cost memory only where used */
+	mallopt(M_MMAP_THRESHOLD, 128 * KIB);
 	block_signals(&set);
 	r = start(g, &o, &set);
 	if (r)
