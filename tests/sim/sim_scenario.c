@@ -14,7 +14,7 @@ static const struct scenario *const tables[] = { scenes_basic,	scenes_names,  sc
 						 scenes_ends,	scenes_rename, scenes_host,
 						 scenes_acl,	scenes_join,   scenes_sieve,
 						 scenes_links,	scenes_shares, scenes_hostile,
-						 scenes_guests, scenes_bank };
+						 scenes_guests, scenes_bank,   scenes_gateway };
 
 const struct sheaf_handle scene_root = { 1, 1 };
 static const struct sheaf_cred root_cred = { 0 };
