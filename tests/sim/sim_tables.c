@@ -5,8 +5,8 @@
 #include "meta/meta_state.h"
 #include "sim_priv.h"
 
-/* Rows that may be left in a table: the root directory, the server's own state, and a bounded number
- * of answers to calls of gateways. */
+/* Rows that may be left in a table: the root directory, the server's own state, and a bounded
+ * number of answers to calls of gateways. */
 static size_t may_be_left(const struct meta *m, enum table t)
 {
 	if (t == T_SYS)
