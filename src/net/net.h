@@ -84,10 +84,10 @@ struct net_rdma {
 	uint64_t retry_at; /* loop time: of the next attempt */
 	struct timer look; /* server: opens the card, when clients are there that know RDMA */
 	char why[RDMA_WHY_MAX]; /* why there is no device */
-	struct {
+	struct unreachable {
 		uint8_t addr[16];
-		uint64_t until;
-	} unreachable[16]; /* hosts whose queue pairs could not be reached, and until when */
+		uint64_t pause, until; /* how long it is not tried, and until when */
+	} unreachable[16]; /* hosts whose queue pairs could not be reached */
 	uint32_t next_unreachable;
 };
 

@@ -18,7 +18,10 @@
 #define ATTACH_NS (5 * NSEC_PER_SEC)
 #define RETRY_NS (30 * NSEC_PER_SEC) /* on TCP, after RDMA failed */
 #define RETRY_LATER_NS (120 * NSEC_PER_SEC) /* the same, after a further failure */
-#define UNREACHABLE_NS (60 * NSEC_PER_SEC) /* until a host is tried again */
+/* Until a host is tried again whose address did not answer: doubles, and is the shortest again
+ * after the longest has passed without another failure. */
+#define PAUSE_MIN_NS NSEC_PER_SEC
+#define PAUSE_MAX_NS (60 * NSEC_PER_SEC)
 #define FLUSH_NS (10 * NSEC_PER_SEC) /* until a card has flushed all work; then it is cut off */
 
 /* ---- the table of operations ---- */
@@ -469,28 +472,60 @@ static bool decode_attach(struct msg *m, struct wire_attach *a)
 }
 
 /* Connecting to an address that does not answer holds up the loop for a second, so it is tried
- * once in a while for each client host. */
-static bool is_unreachable(const struct link *l)
+ * once in a while for each client host. NULL: it has not failed. */
+static struct unreachable *find_unreachable(const struct link *l)
 {
 	struct net_rdma *n = &l->net->rdma;
 
 	for (size_t i = 0; i < ARRAY_LEN(n->unreachable); i++)
-		if (l->net->loop->now < n->unreachable[i].until &&
-		    !memcmp(n->unreachable[i].addr, l->from.addr, sizeof(l->from.addr))) {
-			snprintf(n->why, sizeof(n->why),
-				 "it could not reach this host's RDMA address before");
-			return true;
-		}
-	return false;
+		if (n->unreachable[i].until &&
+		    !memcmp(n->unreachable[i].addr, l->from.addr, sizeof(l->from.addr)))
+			return &n->unreachable[i];
+	return NULL;
+}
+
+static bool is_unreachable(const struct link *l)
+{
+	const struct unreachable *u = find_unreachable(l);
+
+	if (!u || l->net->loop->now >= u->until)
+		return false;
+	snprintf(l->net->rdma.why, sizeof(l->net->rdma.why),
+		 "it could not reach this host's RDMA address before");
+	return true;
 }
 
 static void note_unreachable(const struct link *l)
 {
 	struct net_rdma *n = &l->net->rdma;
+	struct unreachable *u = find_unreachable(l);
+	struct env *e = l->net->loop->env;
+	uint64_t now = e->clock->now(e); /* the attempt may have taken long */
 
-	memcpy(n->unreachable[n->next_unreachable].addr, l->from.addr, sizeof(l->from.addr));
-	n->unreachable[n->next_unreachable].until = l->net->loop->now + UNREACHABLE_NS;
-	n->next_unreachable = (n->next_unreachable + 1) % ARRAY_LEN(n->unreachable);
+	if (!u) {
+		u = &n->unreachable[n->next_unreachable];
+		n->next_unreachable = (n->next_unreachable + 1) % ARRAY_LEN(n->unreachable);
+		*u = (struct unreachable){ 0 };
+		memcpy(u->addr, l->from.addr, sizeof(u->addr));
+	}
+	u->pause = now < u->until + PAUSE_MAX_NS ? MIN(2 * u->pause, PAUSE_MAX_NS) : 0;
+	u->pause = MAX(u->pause, PAUSE_MIN_NS);
+	u->until = now + u->pause;
+}
+
+/* The client's queue pair cannot be reached. Returns the error that the client is told. */
+static int give_up(struct rdma_link *r, int error)
+{
+	struct link *l = r->l;
+
+	snprintf(l->net->rdma.why, sizeof(l->net->rdma.why),
+		 "%s: cannot reach the client's queue pair: %s", r->dev->caps->name,
+		 error_text(error));
+	detach(r);
+	if (error == -EINVAL) /* of what the client says, not of its host: nobody was asked */
+		return error;
+	note_unreachable(l);
+	return -EHOSTUNREACH;
 }
 
 int rdma_asked(struct link *l, struct msg *m)
@@ -498,21 +533,17 @@ int rdma_asked(struct link *l, struct msg *m)
 	struct wire_attach peer, a = { 0 };
 	bool is_wrong = !decode_attach(m, &peer) || l->asked_rdma || l->session ||
 			l->role != LINK_CLIENT || l->local_label[0];
-	struct rdma_link *r = is_wrong || is_unreachable(l) ? NULL : rdma_new(l, &a);
-	int e = r ? connect_to(r, &peer) : -ENODEV;
+	bool must_wait = !is_wrong && is_unreachable(l);
+	struct rdma_link *r = is_wrong || must_wait ? NULL : rdma_new(l, &a);
+	int e = r ? connect_to(r, &peer) : must_wait ? -EHOSTUNREACH : -ENODEV;
 
 	msg_free(m);
 	if (is_wrong)
 		return link_fault(l, "a wrong ATTACH");
 	l->asked_rdma = true;
 	if (e) {
-		if (r) {
-			snprintf(l->net->rdma.why, sizeof(l->net->rdma.why),
-				 "%s: cannot reach the client's queue pair: %s", r->dev->caps->name,
-				 error_text(e));
-			note_unreachable(l);
-			detach(r);
-		}
+		if (r)
+			e = give_up(r, e);
 		a = (struct wire_attach){ .status = -e, .why = wire_text(l->net->rdma.why) };
 		r = NULL;
 	}
@@ -523,6 +554,14 @@ int rdma_asked(struct link *l, struct msg *m)
 	if (r)
 		r->is_connected = true;
 	return 0;
+}
+
+/* The server could not reach this client's card, which may pass: a later link asks again. The
+ * pauses have no upper bound, since each attempt may hold up the server. */
+static void ask_again(struct peer *p)
+{
+	p->rdma_pause = MAX(2 * p->rdma_pause, 2 * PAUSE_MIN_NS);
+	p->rdma_retry_at = p->net->loop->now + p->rdma_pause;
 }
 
 int rdma_attached(struct link *l, struct msg *m)
@@ -536,6 +575,8 @@ int rdma_attached(struct link *l, struct msg *m)
 	if (!e && a.status) {
 		snprintf(why, sizeof(why), "the server: %.*s", (int)a.why.len,
 			 (const char *)a.why.p);
+		if (a.status == EHOSTUNREACH)
+			ask_again(l->peer);
 		e = go_without(l, why, strlen(why));
 	} else if (!e) {
 		e = connect_to(r, &a);
@@ -547,7 +588,7 @@ int rdma_attached(struct link *l, struct msg *m)
 	msg_free(m);
 	if (!e && l->rdma) {
 		l->peer->rdma_why[0] = 0;
-		l->peer->rdma_retry_at = 0;
+		l->peer->rdma_retry_at = l->peer->rdma_pause = 0;
 		peer_link_up(l->peer, l);
 	}
 	return e;

@@ -124,6 +124,7 @@ struct peer {
 	void (*on_incarnation)(struct peer *p); /* a link is up and `incarnation` is set */
 	char rdma_why[RDMA_WHY_MAX]; /* why its link does not use RDMA, or "" */
 	uint64_t rdma_retry_at; /* loop time; links before it do not ask for RDMA */
+	uint64_t rdma_pause; /* the last one after the server could not reach this end's card */
 	uint64_t parts_until; /* loop time; long requests before it travel in parts */
 	uint64_t n_sent, n_resent; /* calls sent and retransmitted */
 	uint64_t round; /* ns: the fastest reply to a call without memory; 0: none yet */

@@ -787,6 +787,66 @@ static void reason_is_told(struct world *w)
 	scene_met(w);
 }
 
+/* ---- a server that cannot reach a client's card ---- */
+
+#define TRIES_S 190 /* attempts at 0, 1, 3, 7, 15, 31, 63, 123 and 183 s */
+#define TRIES_MIN 8
+#define TRIES_MAX 10
+
+/* Dials again, and asks for RDMA at once. Returns whether the link has it. */
+static bool dial_for_rdma(struct world *w, uint32_t client)
+{
+	struct peer *p = &w->actors[client].client->peers[0];
+
+	p->rdma_retry_at = 0;
+	if (p->link)
+		link_close(p->link, -ECONNRESET);
+	scene_lookup(w, client, "none", NULL);
+	return p->link && link_has_rdma(p->link);
+}
+
+/* For TRIES_S a client dials without a pause: the server's attempts become rare. */
+static void ask_without_pause(struct world *w)
+{
+	const struct sim_fabric_counts *server = sim_fabric_counts(w->targets[0].node);
+	uint64_t before = server->connects, end = w->sim.now + TRIES_S * NSEC_PER_SEC, n;
+
+	w->sim.fabric.no_path = UINT32_MAX;
+	while (w->sim.now < end && !w->failed) {
+		scene_check(w, !dial_for_rdma(w, 1), "RDMA without a path");
+		scene_pass(w, NSEC_PER_SEC / 4);
+	}
+	n = server->connects - before;
+	scene_check(w, n >= TRIES_MIN && n <= TRIES_MAX, "%llu attempts", (unsigned long long)n);
+	w->sim.fabric.no_path = 0;
+}
+
+/* An attempt to connect to a client's card gets no answer, which holds up a server. All clients
+ * have the same address here. They stay on TCP for a second; the client itself asks again later. */
+static void cards_out_of_reach(struct world *w)
+{
+	struct peer *p[] = { &w->actors[0].client->peers[0], &w->actors[1].client->peers[0] };
+
+	scene_cards(w);
+	w->sim.fabric.no_path = 1;
+	scene_lookup(w, 0, "none", NULL);
+	scene_check(w, strstr(p[0]->rdma_why, "cannot reach the client's queue pair"),
+		    "no reason: %s", p[0]->rdma_why);
+	scene_lookup(w, 1, "none", NULL);
+	scene_check(w, strstr(p[1]->rdma_why, "it could not reach this host's RDMA address"),
+		    "no reason: %s", p[1]->rdma_why);
+	scene_pass(w, NSEC_PER_SEC);
+	scene_check(w, dial_for_rdma(w, 1), "no RDMA after a second: %s", p[1]->rdma_why);
+	scene_pass(w, 60 * NSEC_PER_SEC);
+	scene_check(w, p[0]->link && link_has_rdma(p[0]->link), "not asked again: %s",
+		    p[0]->rdma_why);
+	scene_pass(w, 60 * NSEC_PER_SEC); /* the server forgets the failure */
+	ask_without_pause(w);
+	scene_pass(w, 60 * NSEC_PER_SEC);
+	scene_check(w, dial_for_rdma(w, 1), "no RDMA after a minute: %s", p[1]->rdma_why);
+	scene_met(w);
+}
+
 const struct scenario scenes_links[] = {
 	{ "rdma-slow-requests", slow_requests_end, 1, 1, 1, false },
 	{ "rdma-fetch-without-memory", fetch_without_memory, 1, 1, 1, false },
@@ -794,6 +854,7 @@ const struct scenario scenes_links[] = {
 	{ "rdma-cancel-behind-parts", cancels_follow_parts, 1, 1, 1, false },
 	{ "rdma-packed-reads", packed_reads_are_exact, 1, 1, 1, false },
 	{ "rdma-driven", writes_are_driven, 1, 1, 1, false },
+	{ "rdma-out-of-reach", cards_out_of_reach, 1, 1, 2, false },
 	{ "rdma-reason-told", reason_is_told, 1, 1, 1, false },
 	{ "rdma-pinned-max", registered_memory_is_limited, 1, 1, 1, false },
 	{ "rdma-buffers-reused", buffers_are_reused, 1, 1, 2, false },

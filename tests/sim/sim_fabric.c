@@ -560,15 +560,22 @@ static int qp_make(struct fabric *f, uint32_t sends, void *owner, struct fabric_
 
 static int qp_connect(struct fabric_qp *q, const struct fabric_addr *peer)
 {
+	struct sim *s = q->fabric->card->node->sim;
+
 	if (q->fabric->is_dead)
 		return -EIO;
 	if (q->state != QP_NEW || peer->qpn == q->self.qpn)
 		return -EINVAL;
+	q->fabric->card->counts.connects++;
+	if (s->fabric.no_path) {
+		s->fabric.no_path--;
+		return -ETIMEDOUT;
+	}
 	q->state = QP_READY;
 	q->peer = *peer;
 	q->reads_max = MIN(q->fabric->caps.read_depth, peer->read_depth);
 	q->flow = flow_new(q);
-	q->fabric->card->node->sim->injected[SIM_CARD_JOINED]++;
+	s->injected[SIM_CARD_JOINED]++;
 	return 0;
 }
 
