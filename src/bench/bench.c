@@ -21,6 +21,7 @@ enum {
 	OPT_META,
 	OPT_CLIENTS,
 	OPT_SIZES,
+	OPT_PIECES,
 	OPT_ROUNDS,
 	OPT_MOVER,
 	OPT_MPI,
@@ -353,6 +354,8 @@ static int take_options(struct bench *b, uint64_t *servers)
 			      &b->n_given);
 	if (!r && c->opt[OPT_SIZES])
 		r = take_list(b, "--sizes", c->opt[OPT_SIZES], MIB, b->sizes, &b->n_sizes);
+	if (!r && c->opt[OPT_PIECES])
+		r = take_list(b, "--pieces", c->opt[OPT_PIECES], MIB, b->counts, &b->n_counts);
 	return r;
 }
 
@@ -479,8 +482,9 @@ const struct cli_command cmd_bench = {
 	.usage =
 		"net|contig|latency|meta|lists|transfer|blockcolumn|tile|wan|incast|bank|common|registration|mount|mpi|nfs|all\n"
 		"                   [--dir DIR] [--servers N] [--meta N] [--clients LIST]\n"
-		"                   [--sizes LIST] [--rounds N] [--mover NAME] [--mpi NAME] [--long]\n"
-		"                   [--hosts] [--rate RATE] [--delay TIME] [--json] [--report DIR]",
+		"                   [--sizes LIST] [--pieces LIST] [--rounds N] [--mover NAME]\n"
+		"                   [--mpi NAME] [--long] [--hosts] [--rate RATE] [--delay TIME] [--json]\n"
+		"                   [--report DIR]",
 	.summary = "measure Sheaf, and the same machine without it, in the same run",
 	.run = run_bench,
 	.max_args = 1,
@@ -490,6 +494,8 @@ const struct cli_command cmd_bench = {
 		     { 0, "clients", "LIST", "numbers of clients to compare, for example 1,4,16" },
 		     { 0, "sizes", "LIST",
 		       "transfer: only segments of these bytes, for example 64,2048; no typed access" },
+		     { 0, "pieces", "LIST",
+		       "transfer: only these numbers of segments, 128 or 1024; no typed access" },
 		     { 0, "rounds", "N", "how often everything is measured (9)" },
 		     { 0, "mover", "NAME",
 		       "blockcolumn, tile: auto, inline, pack, gather or driven (auto)" },

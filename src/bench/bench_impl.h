@@ -509,6 +509,7 @@ struct bench {
 	int clients[BENCH_MAX_LIST], n_clients; /* of the running benchmark */
 	int given[BENCH_MAX_LIST], n_given; /* --clients */
 	int sizes[BENCH_MAX_LIST], n_sizes; /* --sizes; 0: not given */
+	int counts[BENCH_MAX_LIST], n_counts; /* --pieces; 0: not given */
 	enum sheaf_mover mover; /* --mover */
 	int most_clients;
 	uint64_t slice_ns; /* duration of one measurement */

@@ -27,12 +27,15 @@
 /* The range of one of several clients: for the largest list with its gaps. */
 #define RANGE (2 * 128 * 64 * KIB)
 
-static const uint32_t counts[] = { 128, 1024 };
+#define CLIENTS_COUNT 128 /* of several clients */
+
+static const uint64_t all_counts[] = { 128, 1024 };
 static const uint64_t all_sizes[] = { 64, 256, 512, KIB, 2 * KIB, 4 * KIB, 16 * KIB, 64 * KIB };
+static uint64_t counts[ARRAY_LEN(all_counts)]; /* these, or those of --pieces */
 static uint64_t sizes[ARRAY_LEN(all_sizes)]; /* these, or those of --sizes */
-static size_t n_sizes;
+static size_t n_counts, n_sizes;
 static const char *const ways[] = { "read", "write" };
-#define POINTS (ARRAY_LEN(counts) * ARRAY_LEN(all_sizes) * ARRAY_LEN(ways))
+#define POINTS (ARRAY_LEN(all_counts) * ARRAY_LEN(all_sizes) * ARRAY_LEN(ways))
 
 static const struct pattern {
 	const char *name, *id;
@@ -246,9 +249,10 @@ static bool point_at(size_t i, int clients, struct point *pt)
 {
 	size_t way = i % 2, size = i / 2 % n_sizes, count = i / 2 / n_sizes;
 
-	if (count >= ARRAY_LEN(counts) || (clients > 1 && count && size))
+	if (clients > 1 ? count > 1 || (count && size) : count >= n_counts)
 		return false;
-	*pt = (struct point){ counts[count], sizes[size], (int)way, clients };
+	*pt = (struct point){ clients > 1 ? CLIENTS_COUNT : (uint32_t)counts[count], sizes[size],
+			      (int)way, clients };
 	if (clients > 1 && count) { /* the last point of several clients */
 		pt->count = 4;
 		pt->size = MIB;
@@ -264,31 +268,49 @@ static void add_point(struct bench *b, const struct point *pt)
 				add(b, pt, &patterns[p], a);
 }
 
-static bool is_given(struct bench *b, uint64_t size)
+static bool is_given(const int *given, int n, uint64_t value)
 {
-	for (int i = 0; i < b->n_sizes; i++)
-		if ((uint64_t)b->sizes[i] == size)
+	for (int i = 0; i < n; i++)
+		if ((uint64_t)given[i] == value)
 			return true;
-	return b->n_sizes == 0;
+	return n == 0;
+}
+
+/* Stores which of all values are given; all, if none is. Their number; 0: one is not known. */
+static size_t choose(const uint64_t *all, size_t n_all, const int *given, int n, uint64_t *out)
+{
+	size_t found = 0;
+
+	for (size_t i = 0; i < n_all; i++)
+		if (is_given(given, n, all[i]))
+			out[found++] = all[i];
+	return n && found != (size_t)n ? 0 : found;
 }
 
 /* 0, or -EINVAL after a message. */
-static int choose_sizes(struct bench *b)
+static int choose_points(struct bench *b)
 {
-	n_sizes = 0;
-	for (size_t i = 0; i < ARRAY_LEN(all_sizes); i++)
-		if (is_given(b, all_sizes[i]))
-			sizes[n_sizes++] = all_sizes[i];
-	if (n_sizes == (b->n_sizes ? (size_t)b->n_sizes : ARRAY_LEN(all_sizes)))
+	n_sizes = choose(all_sizes, ARRAY_LEN(all_sizes), b->sizes, b->n_sizes, sizes);
+	n_counts = choose(all_counts, ARRAY_LEN(all_counts), b->counts, b->n_counts, counts);
+	if (n_sizes && n_counts)
 		return 0;
-	cli_error(b->c,
-		  "--sizes: segments have 64, 256, 512, 1024, 2048, 4096, 16384 or 65536 bytes");
+	cli_error(
+		b->c,
+		n_sizes ?
+			"--pieces: there are 128 or 1024 segments" :
+			"--sizes: segments have 64, 256, 512, 1024, 2048, 4096, 16384 or 65536 bytes");
 	return -EINVAL;
+}
+
+/* Typed access is measured with all points only. */
+static bool is_whole(const struct bench *b)
+{
+	return !b->n_sizes && !b->n_counts;
 }
 
 static int setup(struct bench *b)
 {
-	int most = b->most_clients, r = choose_sizes(b);
+	int most = b->most_clients, r = choose_points(b);
 	uint64_t room = RANGE;
 	struct point pt;
 
@@ -298,9 +320,11 @@ static int setup(struct bench *b)
 		for (size_t i = 0; point_at(i, b->clients[k], &pt); i++)
 			add_point(b, &pt);
 		if (b->clients[k] == 1) {
-			if (!b->n_sizes)
+			if (is_whole(b))
 				bench_typed_add(b);
-			room = ROOM;
+			room = is_whole(b) ?
+				       ROOM :
+				       MAX(RANGE, 2 * counts[n_counts - 1] * sizes[n_sizes - 1]);
 		}
 	}
 	r = bench_once(b, 1, bench_do_make, MAX(room, (uint64_t)most * RANGE), 0);
@@ -458,8 +482,12 @@ static void judge_clients(struct bench *b, int clients)
 static void plot(struct bench *b, const char *name, const char *title, int clients, uint32_t count,
 		 int way, const struct pattern *pattern)
 {
-	struct bench_plot *p = bench_plot_add(b, name, title);
+	const struct point first = { count, sizes[0], way, clients };
+	struct bench_plot *p;
 
+	if (!find(b, &first, pattern, CHOICE))
+		return; /* --pieces has another number */
+	p = bench_plot_add(b, name, title);
 	p->line = p->log = true;
 	p->x_label = "bytes of a segment";
 	p->n_groups = (int)n_sizes;
@@ -501,7 +529,7 @@ static void judge(struct bench *b)
 		one |= b->clients[i] == 1;
 		judge_clients(b, b->clients[i]);
 	}
-	if (one && !b->n_sizes)
+	if (one && is_whole(b))
 		bench_typed_judge(b);
 	if (one)
 		plot_one(b);

@@ -200,6 +200,11 @@ def transfer_of_clients(folder):
     check({r["bytes"] for r in d["rows"] if "bytes" in r} == {64, 2048}, "sizes of segments")
     check("transfer_choice" in d["bars"] and "typed_first" not in d["bars"], f"bars of some sizes: {d['bars']}")
     print("transfer of some sizes")
+    d = json.loads(sheaf("bench", "transfer", "--dir", folder, "--servers", "1", "--rounds", "1", "--sizes", "64",
+                         "--pieces", "128", "--json").stdout)
+    check({r["pieces"] for r in d["rows"] if "pieces" in r} == {128}, "numbers of segments")
+    check("transfer_choice" in d["bars"] and "typed_first" not in d["bars"], f"bars of some numbers: {d['bars']}")
+    print("transfer of one number of segments")
 
 
 def ratio_is_of_one_round(folder):
@@ -427,8 +432,8 @@ def hosts(folder):
 def usage(folder):
     for args in (["bench"], ["bench", "nothing"], ["bench", "net", "--rounds", "0"], ["bench", "net", "--servers", "2"],
                  ["bench", "net", "--clients", "1,x"], ["bench", "net", "--clients", ""], ["bench", "net", "lists"],
-                 ["bench", "transfer", "--sizes", "64,x"], ["bench", "tile", "--mover", "cart"],
-                 ["bench", "mpi", "--mpi", "lam"], ["bench", "net", "--hosts"],
+                 ["bench", "transfer", "--sizes", "64,x"], ["bench", "transfer", "--pieces", "0"],
+                 ["bench", "tile", "--mover", "cart"], ["bench", "mpi", "--mpi", "lam"], ["bench", "net", "--hosts"],
                  ["bench", "net", "--dir", folder, "--rate", "1gbit"],
                  ["bench", "net", "--dir", folder, "--hosts", "--rate", "fast"],
                  ["bench", "net", "--dir", folder, "--hosts", "--delay", "1"]):
