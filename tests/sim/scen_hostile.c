@@ -57,6 +57,7 @@ static struct {
 	bool has_grant; /* a grant of an earlier request: */
 	uint64_t remote;
 	uint32_t rkey;
+	struct wire_rdma_segment foreign; /* memory of the other client */
 } evil;
 
 static uint8_t memory[OPS + 1][BYTES];
@@ -203,6 +204,28 @@ static bool never_writes(struct prey *p)
 	return true;
 }
 
+static bool is_filling(const struct prey *p)
+{
+	return (p->wr->op == FABRIC_WRITE || p->wr->op == FABRIC_WRITE_IMM) && p->wr->n_sge;
+}
+
+static bool writes_with_a_forged_key(struct prey *p)
+{
+	if (!is_filling(p))
+		return false;
+	p->wr->rkey ^= (uint32_t)sim_random(evil.sim) | 1;
+	return true;
+}
+
+/* All bytes of a grant are written one further: only the last one is outside. */
+static bool writes_a_byte_beyond(struct prey *p)
+{
+	if (!is_filling(p))
+		return false;
+	p->wr->remote++;
+	return true;
+}
+
 /* Writes into memory that a request before this one was granted. */
 static bool writes_after_the_grant(struct prey *p)
 {
@@ -289,6 +312,20 @@ static struct wire_rdma_segment other_key(struct wire_rdma_segment s,
 static bool names_unknown_memory(struct prey *p)
 {
 	return change_segments(p, other_key);
+}
+
+static struct wire_rdma_segment of_other_client(struct wire_rdma_segment s,
+						struct wire_rdma_segment first)
+{
+	(void)first;
+	s.addr = evil.foreign.addr;
+	s.key = evil.foreign.key;
+	return s;
+}
+
+static bool names_foreign_memory(struct prey *p)
+{
+	return change_segments(p, of_other_client);
 }
 
 static struct wire_rdma_segment outside(struct wire_rdma_segment s, struct wire_rdma_segment first)
@@ -658,6 +695,8 @@ static const struct attack grants[] = {
 	{ "immediate data of no grant", is_imm_of_no_grant, 1, CLOSES, REFUSED_PROTOCOL, false },
 	{ "immediate data of another grant", is_imm_of_other_grant, 1, CLOSES, REFUSED_PROTOCOL,
 	  false },
+	{ "writes with a forged key", writes_with_a_forged_key, 1, BREAKS, 0, false },
+	{ "writes a byte beyond the grant", writes_a_byte_beyond, 0, BREAKS, 0, false },
 	{ "never writes", never_writes, 0, CLOSES, REFUSED_STALLED, false },
 	{ "writes after the grant", writes_after_the_grant, 1, BREAKS, 0, false },
 	{ 0 },
@@ -666,6 +705,8 @@ static const struct attack grants[] = {
 static const struct attack descriptors[] = {
 	{ "unknown memory, written", names_unknown_memory, 1, BREAKS, 0, true },
 	{ "unknown memory, read", names_unknown_memory, 1, FAILS, 0, false },
+	{ "memory of another client, written", names_foreign_memory, 1, BREAKS, 0, true },
+	{ "memory of another client, read", names_foreign_memory, 1, FAILS, 0, false },
 	{ "memory outside, written", names_memory_outside, 1, BREAKS, 0, true },
 	{ "wraps around, written", wraps_around, 1, FAILS, 0, true },
 	{ "wraps around, read", wraps_around, 1, FAILS, 0, false },
@@ -679,6 +720,19 @@ static const struct attack descriptors[] = {
 };
 
 /* ---- scenarios ---- */
+
+/* What the card of the honest client has registered. */
+static void find_foreign_memory(struct world *w)
+{
+	struct fabric *f;
+	struct region *m;
+
+	list_for_each(f, &w->actors[HONEST].node->card->fabrics, link)
+		list_for_each(m, &f->regions, link)
+			evil.foreign =
+				(struct wire_rdma_segment){ (uintptr_t)m->addr, m->len, m->rkey };
+	scene_check(w, evil.foreign.key, "the other client has registered nothing");
+}
 
 /* Both clients have cards; the second one never loses patience. */
 static void prepare(struct world *w, struct cfile *files[2])
@@ -702,6 +756,7 @@ static void prepare(struct world *w, struct cfile *files[2])
 	link_by_rdma(w);
 	scene_check(w, w->failed || link_has_rdma(peer_of(w, HONEST)->link),
 		    "the link of the other client has no RDMA");
+	find_foreign_memory(w);
 	scene_end(w, begin_op(w, EVIL, files[EVIL], memory[0], true));
 }
 
