@@ -805,8 +805,8 @@ static bool dial_for_rdma(struct world *w, uint32_t client)
 	return p->link && link_has_rdma(p->link);
 }
 
-/* For TRIES_S a client dials without a pause: the server's attempts become rare. */
-static void ask_without_pause(struct world *w)
+/* For TRIES_S a client asks again and again: the attempts of the server become rare. */
+static void ask_all_the_time(struct world *w)
 {
 	const struct sim_fabric_counts *server = sim_fabric_counts(w->targets[0].node);
 	uint64_t before = server->connects, end = w->sim.now + TRIES_S * NSEC_PER_SEC, n;
@@ -841,7 +841,7 @@ static void cards_out_of_reach(struct world *w)
 	scene_check(w, p[0]->link && link_has_rdma(p[0]->link), "not asked again: %s",
 		    p[0]->rdma_why);
 	scene_pass(w, 60 * NSEC_PER_SEC); /* the server forgets the failure */
-	ask_without_pause(w);
+	ask_all_the_time(w);
 	scene_pass(w, 60 * NSEC_PER_SEC);
 	scene_check(w, dial_for_rdma(w, 1), "no RDMA after a minute: %s", p[1]->rdma_why);
 	scene_met(w);

@@ -21,7 +21,7 @@
 struct options {
 	uint64_t first, last; /* `last` is not included */
 	uint32_t jobs;
-	bool verbose, hash, selftest, single, stats, scenarios, require;
+	bool verbose, hash, selftest, single, has_seeds, stats, scenarios, require;
 	const char *scenario; /* NULL: all */
 };
 
@@ -70,7 +70,7 @@ static int usage(void)
 		"usage: sheaf-sim [--seeds N | --seeds A:B | --seed S] [--jobs N] [--stats]\n"
 		"                 [--require] [--verbose] [--hash]\n"
 		"       sheaf-sim --selftest\n"
-		"       sheaf-sim --scenarios | --scenario NAME [--seed S] [--verbose]\n"
+		"       sheaf-sim --scenarios | --scenario NAME [--seed S | --seeds A:B] [--verbose]\n"
 		"\n"
 		"Runs seeds A to B-1 (0 to N-1; default 0 to 299), N processes at a time (1).\n"
 		"--stats prints how often each fault and each rare situation came about, --hash the\n"
@@ -130,11 +130,12 @@ static int parse(struct options *o, int argc, char **argv)
 			o->scenario = next;
 			i++;
 		} else if (!strcmp(argv[i], "--seeds") && !parse_seeds(o, next)) {
+			o->has_seeds = true;
 			i++;
 		} else if (!strcmp(argv[i], "--seed") && !parse_number(next, &end, &o->first) &&
 			   !*end) {
 			o->last = o->first + 1;
-			o->single = true;
+			o->single = o->has_seeds = true;
 			i++;
 		} else {
 			return -1;
@@ -299,7 +300,7 @@ static int run_scenarios(const struct options *o)
 {
 	struct world_opts w = { .dir = scratch, .verbose = o->verbose };
 
-	return make_scratch() || scenarios_run(o->scenario, o->single ? o->first : UINT64_MAX, &w);
+	return make_scratch() || scenarios_run(o->scenario, o->first, o->last, &w);
 }
 
 static void copy_out(FILE *from)
@@ -361,8 +362,11 @@ int main(int argc, char **argv)
 	log_open(NULL, o.verbose ? LOG_DEBUG : LOG_ERROR);
 	if (!o.verbose)
 		log_open("/dev/null", LOG_ERROR);
-	if (o.scenarios)
+	if (o.scenarios) {
+		if (!o.has_seeds)
+			o.last = SCENE_SEEDS;
 		return run_scenarios(&o);
+	}
 	sh->next = o.first;
 	r = o.jobs > 1 ? run_side_by_side(&o, sh) : run_seeds(&o, sh, 0);
 	if (r)
