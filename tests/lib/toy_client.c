@@ -17,6 +17,8 @@ static bool toy_call_step(struct req *q)
 	return false;
 }
 
+uint64_t toy_call_ns = 10 * NSEC_PER_SEC;
+
 static const char *const toy_call_names[] = { "wait" };
 static const struct req_ops toy_call_ops = REQ_OPS("call", toy_call_step, 0, toy_call_names);
 
@@ -36,7 +38,7 @@ void toy_call_init(struct toy_call *a, struct peer *p, uint32_t op, uint64_t tim
 
 void toy_call_start(struct toy_call *a, struct peer *p, uint32_t op, bool change)
 {
-	toy_call_init(a, p, op, 10 * NSEC_PER_SEC);
+	toy_call_init(a, p, op, toy_call_ns);
 	a->call.once = change;
 	peer_call(p, &a->call, &a->q);
 }
@@ -47,7 +49,7 @@ void toy_call_move(struct toy_call *a, struct peer *p, const struct iovec *mem, 
 	static const struct layout one = { 1u << 30, 1, 0 };
 	struct cursor from = { 0 };
 
-	toy_call_init(a, p, write ? OP_WRITE : OP_READ, 20 * NSEC_PER_SEC);
+	toy_call_init(a, p, write ? OP_WRITE : OP_READ, 2 * toy_call_ns);
 	a->file.length = iov_total(mem, n);
 	CHECK_EQ(access_init(&a->access, mem, n, &a->file, 1), 0);
 	CHECK_EQ(view_plan(&a->view, &a->access, &one, 0, &from, a->plan, 4, UINT64_MAX), 1);

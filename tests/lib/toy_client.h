@@ -26,6 +26,8 @@ struct toy_call {
 /* Prepares a call without arguments, with a deadline `patience` ns from now. */
 void toy_call_init(struct toy_call *a, struct peer *p, uint32_t op, uint64_t timeout_ns);
 
+extern uint64_t toy_call_ns; /* of the calls below, until their deadline; double for transfers */
+
 /* Sends a call without arguments; `change`: it must be executed once. */
 void toy_call_start(struct toy_call *a, struct peer *p, uint32_t op, bool change);
 

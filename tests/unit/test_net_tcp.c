@@ -671,6 +671,9 @@ static void garbage_closes_only_its_own_link(void)
 	end();
 }
 
+/* A starved process moves nothing for long, and a new link takes many turns. */
+#define PATIENT_MS 300000
+
 /* Turns of the loop that a transfer of 16 MiB takes. With `chat`, another client sends a request in
  * every turn. */
 static uint64_t turns_of_bulk(bool write, bool chat)
@@ -682,8 +685,10 @@ static uint64_t turns_of_bulk(bool write, bool chat)
 	uint64_t turns, most = 0;
 
 	begin();
-	ping();
 	toy_client_start(&other, &w, cli.peer.address, net_id(1, 0), LINK_CLIENT);
+	toy_call_ns = PATIENT_MS * NSEC_PER_MSEC;
+	srv.net.id.timeout_ms = cli.net.id.timeout_ms = other.net.id.timeout_ms = PATIENT_MS;
+	ping();
 	toy_call_start(&b, &other.peer, OP_PING, false);
 	net_world_until(&w, &b.over);
 	net_world_pass(&w, 20 * NSEC_PER_MSEC); /* the first client counts as alone again */
@@ -708,6 +713,7 @@ static uint64_t turns_of_bulk(bool write, bool chat)
 	scatter_free(&s);
 	toy_client_stop(&other);
 	end();
+	toy_call_ns = 10 * NSEC_PER_SEC;
 	return turns;
 }
 
