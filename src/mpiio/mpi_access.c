@@ -269,23 +269,32 @@ static int begin(struct mfile *f, const struct mcall *c, struct maccess *a)
 	return r ? r : maccess_begin(a, f, c->write, offset, c->buf, c->count, c->type);
 }
 
-static ssize_t move_chosen(struct maccess *a, int *class)
+static ssize_t move_chosen(struct maccess *a, int kind, int *class)
 {
 	struct mchoice c;
-	ssize_t r;
+	ssize_t r = 0;
 
-	*class = mchoice_begin(a, &c, *class);
-	if (*class)
+	*class = mchoice_begin(a, &c, kind, *class);
+	if (*class && c.is_agreed)
 		return 0;
-	r = c.two_phase ? mtwophase(a) : maccess_move(a);
-	*class = mchoice_end(a, &c, merror_class((int)MIN(r, 0)));
+	if (!*class) {
+		r = c.two_phase ? mtwophase(a) : maccess_move(a);
+		*class = merror_class((int)MIN(r, 0));
+	}
+	*class = mchoice_end(a, &c, *class);
 	return r;
+}
+
+/* Which of the collective calls that move data: all processes must be in the same one. */
+static int kind_of(const struct mcall *c, int split)
+{
+	return MKIND_DATA + (c->write | c->where << 1 | split << 3);
 }
 
 /* An error of one process is an error of all: none is left waiting, and each one knows that the
  * file does not have all data. With a hint for a method in which no process waits for another,
  * each has its own errors. */
-static ssize_t move_collective(struct maccess *a, int *class)
+static ssize_t move_collective(struct maccess *a, int kind, int *class)
 {
 	struct mfile *f = a->f;
 	enum mmethod how = f->hints.method;
@@ -294,8 +303,8 @@ static ssize_t move_collective(struct maccess *a, int *class)
 	if (f->n_ranks == 1 || (how != M_AUTO && how != M_TWO_PHASE))
 		return *class ? 0 : maccess_move(a);
 	if (how == M_AUTO && !f->is_atomic)
-		return move_chosen(a, class);
-	*class = merror_all(f->comm, *class);
+		return move_chosen(a, kind, class);
+	*class = msame(f, kind, *class, NULL);
 	if (*class)
 		return 0;
 	if (!f->is_atomic)
@@ -312,7 +321,7 @@ int mcall_run(struct mfile *f, const struct mcall *c, MPI_Status *st)
 	int r = begin(f, c, &a);
 
 	if (c->collective)
-		moved = move_collective(&a, &r);
+		moved = move_collective(&a, kind_of(c, 0), &r);
 	else if (!r)
 		moved = maccess_move(&a);
 	if (!r)
@@ -377,16 +386,16 @@ int mcall_end(struct mfile *f, const void *buf, int which, MPI_Status *st)
 }
 
 /* Gives each process the range of the shared pointer behind those of the lower ranks. */
-static int place_ordered(struct mfile *f, const struct mcall *c, struct mcall *at)
+static int place_ordered(struct mfile *f, const struct mcall *c, int split, struct mcall *at)
 {
 	int64_t mine = 0, before = 0, all = 0;
 	MPI_Offset start = 0, etypes = 0;
-	int r = check_mode(f, c->write);
+	int r = split && f->split_call ? MPI_ERR_OTHER : check_mode(f, c->write);
 
 	r = r ? r : mtype_check(c->type, f->comm);
 	r = r ? r : etypes_of(f, c, &etypes);
 	mine = etypes;
-	r = merror_all(f->comm, r);
+	r = msame(f, kind_of(c, split), r, NULL);
 	if (r)
 		return r;
 	PMPI_Exscan(&mine, &before, 1, MPI_INT64_T, MPI_SUM, f->comm);
@@ -406,7 +415,7 @@ static int place_ordered(struct mfile *f, const struct mcall *c, struct mcall *a
 int mcall_ordered(struct mfile *f, const struct mcall *c, MPI_Status *st)
 {
 	struct mcall at;
-	int r = place_ordered(f, c, &at);
+	int r = place_ordered(f, c, 0, &at);
 
 	return r ? r : merror_all(f->comm, mcall_run(f, &at, st));
 }
@@ -414,7 +423,7 @@ int mcall_ordered(struct mfile *f, const struct mcall *c, MPI_Status *st)
 int mcall_ordered_begin(struct mfile *f, const struct mcall *c, int which)
 {
 	struct mcall at;
-	int r = f->split_call ? MPI_ERR_OTHER : place_ordered(f, c, &at);
+	int r = place_ordered(f, c, which, &at);
 
 	return r ? r : mcall_begin(f, &at, which);
 }

@@ -28,7 +28,7 @@ EXPORT int PMPI_File_close(MPI_File *fh)
 	if (!f)
 		return NEXT(File_close)(fh);
 	r = merror_raise(*fh, mfile_close(f));
-	if (f->split_call) /* it is under way: the file stays open */
+	if (!f->is_closed)
 		return r;
 	mfile_free(f);
 	*fh = MPI_FILE_NULL;
@@ -98,7 +98,7 @@ EXPORT int PMPI_File_set_info(MPI_File fh, MPI_Info info)
 {
 	struct mfile *f = mfile_find(&fh);
 
-	return f ? merror_raise(fh, mhints_take(f, info)) : NEXT(File_set_info)(fh, info);
+	return f ? merror_raise(fh, mhints_set(f, info)) : NEXT(File_set_info)(fh, info);
 }
 ALIAS(MPI_File_set_info, PMPI_File_set_info);
 

@@ -1,70 +1,178 @@
 /* Typed requests or two-phase, for collective accesses.
  *
  * Which one is faster depends on the network, the storage, the number of processes and the pieces,
- * so both are measured: for each class of size and piece a file tries either way, then uses the
- * faster one, and tries the other one again from time to time. Large pieces are never exchanged:
- * every process moves them as fast as an aggregator could.
+ * so both are measured, for each class of size and piece. Typed requests begin, because a process
+ * needs no other one for them; later the way that was faster of late is used, and the other one is
+ * tried again when that costs little beside the time spent since. The time of an access is that of
+ * the slowest process, without the wait for it. Large pieces are never exchanged: every process
+ * moves them as fast as an aggregator could.
  *
- * Threads: the caller's. Errors: those of all processes come with the numbers. */
+ * Every process has the same times, so all choose alike. A file begins with those that process 0
+ * has of the files that were closed before. While two-phase is chosen for no class, a process
+ * begins its access before the others are there; they exchange errors and times afterwards.
+ *
+ * Threads: the caller's; the times of closed files have a lock. Errors: those of all processes come
+ * with the numbers. */
+#include <stdlib.h>
+
 #include "mpiio/mpi_impl.h"
 
 #define LARGE_PIECE (int64_t)(16 * KIB)
 #define LARGE_ACCESS (int64_t)(64 * MIB) /* of a process */
-#define TRY_AGAIN 64 /* accesses until the slower way is tried again */
+#define TYPED_FIRST 4 /* accesses by typed requests before two-phase is tried */
+#define SHARE 16 /* a try may cost this part of the time since the last change */
 
 enum { TYPED, TWO_PHASE };
+
+/* ---- one class ---- */
 
 static unsigned log2_of(uint64_t n)
 {
 	return n ? 63 - (unsigned)__builtin_clzll(n) : 0;
 }
 
-/* By mean piece (1 B to 16 KiB, in steps of 16) and bytes of a process (in steps of 64). */
+/* By mean piece (1 B to 16 KiB, in steps of 16) and bytes of a process (in steps of 4). */
 static unsigned class_of(uint64_t piece, uint64_t bytes)
 {
-	return MIN(log2_of(piece) / 4, 3u) * 16 + MIN(log2_of(bytes) / 6, 15u);
+	return MIN(log2_of(piece) / 4, 3u) * 16 + MIN(log2_of(bytes) / 2, 15u);
+}
+
+/* The median of the last times, the lower one of two: a process that was held up once does not
+ * change it. */
+static uint64_t usual(const struct mtrial *t, int way)
+{
+	const uint32_t *us = t->us[way];
+	uint32_t low = MIN(us[0], us[1]), high = MAX(us[0], us[1]);
+
+	if (t->n[way] < 3)
+		return t->n[way] == 2 ? low : us[0];
+	return MIN(MAX(low, us[2]), high);
 }
 
 static bool try_two_phase(const struct mtrial *t)
 {
-	if (!t->n[TYPED])
-		return false;
+	uint64_t typed = usual(t, TYPED), two = usual(t, TWO_PHASE);
+	uint64_t loss = MAX(typed, two) - MIN(typed, two);
+
 	if (!t->n[TWO_PHASE])
-		return true;
-	if ((t->n[TYPED] + t->n[TWO_PHASE]) % TRY_AGAIN == 0) /* the slower one */
-		return t->ns[TWO_PHASE] > t->ns[TYPED];
-	return t->ns[TWO_PHASE] < t->ns[TYPED];
+		return t->n[TYPED] >= TYPED_FIRST;
+	if (t->in_turn * MIN(typed, two) >= SHARE * loss)
+		return !t->way;
+	return two < typed;
 }
 
-int mchoice_begin(struct maccess *a, struct mchoice *c, int class)
+static void add_time(struct mtrial *t, bool way, double us)
 {
-	int64_t mine[3] = { a->bytes ? (int64_t)a->file->piece_bytes : 0, (int64_t)a->bytes,
-			    class },
-		most[3];
-
-	*c = (struct mchoice){ .begin = time_now() };
-	if (a->bytes && a->file->is_dense)
-		mine[0] = (int64_t)a->bytes;
-	if (PMPI_Allreduce(mine, most, 3, MPI_INT64_T, MPI_MAX, a->f->comm))
-		return MPI_ERR_OTHER;
-	if (most[0] >= LARGE_PIECE || most[1] >= LARGE_ACCESS || !most[1])
-		return (int)most[2];
-	c->trial = &a->f->trials[a->write][class_of((uint64_t)most[0], (uint64_t)most[1])];
-	c->two_phase = try_two_phase(c->trial);
-	return (int)most[2];
+	t->us[way][t->n[way]++ % MTRIAL_TIMES] = (uint32_t)MIN(us, (double)UINT32_MAX);
+	t->in_turn = t->way == way ? t->in_turn + 1 : 1;
+	t->way = way;
 }
 
-int mchoice_end(struct maccess *a, struct mchoice *c, int class)
-{
-	int64_t mine[2] = { (int64_t)(time_now() - c->begin), class }, most[2];
-	struct mtrial *t = c->trial;
+/* ---- what files before this one took ---- */
 
-	if (PMPI_Allreduce(mine, most, 2, MPI_INT64_T, MPI_MAX, a->f->comm))
-		return MPI_ERR_OTHER;
-	if (!t || most[1])
-		return (int)most[1];
-	if (!t->n[c->two_phase] || (uint64_t)most[0] < t->ns[c->two_phase])
-		t->ns[c->two_phase] = (uint64_t)most[0];
-	t->n[c->two_phase]++;
-	return MPI_SUCCESS;
+struct costs {
+	struct costs *next;
+	const struct sheaf *fs;
+	int n_ranks;
+	struct mtrial trials[2][MTRIALS];
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct costs *all_costs; /* until the process ends */
+
+static struct costs *find(const struct mfile *f)
+{
+	struct costs *c = all_costs;
+
+	while (c && (c->fs != f->fs || c->n_ranks != f->n_ranks))
+		c = c->next;
+	return c;
+}
+
+void mchoice_recall(const struct mfile *f, struct mtrial trials[2][MTRIALS])
+{
+	const struct costs *c;
+
+	pthread_mutex_lock(&lock);
+	c = find(f);
+	if (c)
+		memcpy(trials, c->trials, sizeof(c->trials));
+	pthread_mutex_unlock(&lock);
+}
+
+void mchoice_keep(const struct mfile *f)
+{
+	struct costs *c;
+
+	pthread_mutex_lock(&lock);
+	c = find(f);
+	if (!c) {
+		c = calloc(1, sizeof(*c));
+		if (c) {
+			*c = (struct costs){ .next = all_costs,
+					     .fs = f->fs,
+					     .n_ranks = f->n_ranks };
+			all_costs = c;
+		}
+	}
+	if (c)
+		memcpy(c->trials, f->trials, sizeof(c->trials));
+	pthread_mutex_unlock(&lock);
+}
+
+/* ---- around an access ---- */
+
+enum { PIECE, BYTES, US }; /* what processes tell each other */
+
+static void measure(const struct maccess *a, int64_t most[MSAME_VALUES])
+{
+	if (a->bytes)
+		most[PIECE] = a->file->is_dense ? (int64_t)a->bytes : (int64_t)a->file->piece_bytes;
+	most[BYTES] = (int64_t)a->bytes;
+}
+
+/* NULL: of large pieces, or without data. */
+static struct mtrial *trial_of(const struct maccess *a, const int64_t most[MSAME_VALUES])
+{
+	if (most[PIECE] >= LARGE_PIECE || most[BYTES] >= LARGE_ACCESS || !most[BYTES])
+		return NULL;
+	return &a->f->trials[a->write][class_of((uint64_t)most[PIECE], (uint64_t)most[BYTES])];
+}
+
+static bool may_be_two_phase(const struct maccess *a)
+{
+	for (int i = 0; i < MTRIALS; i++)
+		if (try_two_phase(&a->f->trials[a->write][i]))
+			return true;
+	return false;
+}
+
+int mchoice_begin(struct maccess *a, struct mchoice *c, int kind, int class)
+{
+	int64_t most[MSAME_VALUES] = { 0 };
+	const struct mtrial *t;
+
+	*c = (struct mchoice){ .kind = kind };
+	if (may_be_two_phase(a)) {
+		measure(a, most);
+		class = msame(a->f, kind, class, most);
+		t = trial_of(a, most);
+		c->two_phase = t && try_two_phase(t);
+		c->is_agreed = true;
+	}
+	c->begin = time_now();
+	return class;
+}
+
+int mchoice_end(struct maccess *a, const struct mchoice *c, int class)
+{
+	int64_t most[MSAME_VALUES] = { [US] = (int64_t)((time_now() - c->begin) / 1000) };
+	struct mtrial *t;
+
+	measure(a, most);
+	class = msame(a->f, c->kind, class, most);
+	t = class ? NULL : trial_of(a, most);
+	if (t) /* of a MiB, because the accesses of a class differ */
+		add_time(t, c->two_phase, (double)most[US] / (double)most[BYTES] * MIB);
+	return class;
 }

@@ -66,6 +66,23 @@ int merror_raise(MPI_File handle, int class)
 	return class;
 }
 
+int msame(const struct mfile *f, int kind, int class, int64_t most[MSAME_VALUES])
+{
+	enum { KIND, MINUS_KIND, CLASS, VALUES };
+	int64_t mine[VALUES + MSAME_VALUES] = { kind, -kind, class }, all[ARRAY_LEN(mine)];
+	size_t size = MSAME_VALUES * sizeof(*most);
+
+	if (most)
+		memcpy(mine + VALUES, most, size);
+	if (PMPI_Allreduce(mine, all, (int)ARRAY_LEN(mine), MPI_INT64_T, MPI_MAX, f->comm))
+		return MPI_ERR_INTERN;
+	if (all[KIND] != -all[MINUS_KIND])
+		return MPI_ERR_NOT_SAME;
+	if (most)
+		memcpy(most, all + VALUES, size);
+	return (int)all[CLASS];
+}
+
 int merror_all(MPI_Comm comm, int class)
 {
 	int all = class, r = PMPI_Allreduce(&class, &all, 1, MPI_INT, MPI_MAX, comm);

@@ -113,6 +113,7 @@ struct opened {
 	uint64_t id; /* for the names of the shared pointer */
 	int64_t ticket_bytes;
 	uint8_t ticket[SHEAF_TICKET_MAX];
+	struct mtrial trials[2][MTRIALS];
 };
 
 static int check_amode(int amode)
@@ -191,6 +192,7 @@ static void open_first(struct mfile *f, struct opened *o)
 		o->id = (uint64_t)getpid();
 	f->is_owner = true;
 	o->class = merror_class(r);
+	mchoice_recall(f, o->trials);
 }
 
 /* The others become guests, or open the file themselves where that is not possible. */
@@ -299,6 +301,7 @@ static int start(struct mfile *f, MPI_Info info)
 	r = r ? r : open_all(f, o);
 	if (!r) {
 		name_pointer(f, o->id);
+		memcpy(f->trials, o->trials, sizeof(f->trials));
 		f->stats.requests_before = mconnect_requests(f->fs);
 		f->pos = f->amode & MPI_MODE_APPEND ? o->size : 0;
 		r = merror_all(f->comm, table_add(f));
@@ -369,10 +372,15 @@ static int close_all(struct mfile *f)
 	return merror_all(f->comm, MAX(class, merror_class(r)));
 }
 
+/* A process with a split access under way keeps the file open in all. */
 int mfile_close(struct mfile *f)
 {
-	if (f->split_call)
-		return MPI_ERR_OTHER;
+	int r = msame(f, MKIND_CLOSE, f->split_call ? MPI_ERR_OTHER : MPI_SUCCESS, NULL);
+
+	if (r && r != MPI_ERR_INTERN)
+		return r;
+	f->is_closed = true;
+	mchoice_keep(f);
 	mstats_print(f);
 	return close_all(f);
 }
@@ -394,9 +402,9 @@ int mfile_delete(const struct mname *name)
 /* ---- sizes ---- */
 
 /* All processes name the same size. */
-static int check_size(struct mfile *f, MPI_Offset size)
+static int check_size(struct mfile *f, enum mkind kind, MPI_Offset size)
 {
-	int64_t mine[2] = { size, -size }, most[2];
+	int64_t most[MSAME_VALUES] = { size, -size };
 	int r = MPI_SUCCESS;
 
 	if (f->amode & MPI_MODE_RDONLY)
@@ -405,11 +413,8 @@ static int check_size(struct mfile *f, MPI_Offset size)
 		r = MPI_ERR_UNSUPPORTED_OPERATION;
 	else if (size < 0)
 		r = MPI_ERR_ARG;
-	if (PMPI_Allreduce(mine, most, 2, MPI_INT64_T, MPI_MAX, f->comm))
-		return MPI_ERR_OTHER;
-	if (!r && most[0] != -most[1])
-		r = MPI_ERR_NOT_SAME;
-	return merror_all(f->comm, r);
+	r = msame(f, kind, r, most);
+	return r || most[0] == -most[1] ? r : MPI_ERR_NOT_SAME;
 }
 
 /* After a change of the size by process 0, the others need its new capability. */
@@ -435,7 +440,7 @@ static int share_again(struct mfile *f, int err)
 
 int mfile_set_size(struct mfile *f, MPI_Offset size)
 {
-	int err = 0, r = check_size(f, size);
+	int err = 0, r = check_size(f, MKIND_SET_SIZE, size);
 
 	if (r)
 		return r;
@@ -458,7 +463,7 @@ static int preallocate(struct mfile *f, MPI_Offset size)
 
 int mfile_preallocate(struct mfile *f, MPI_Offset size)
 {
-	int err = 0, r = check_size(f, size);
+	int err = 0, r = check_size(f, MKIND_PREALLOCATE, size);
 
 	if (r)
 		return r;
@@ -482,8 +487,10 @@ int mfile_get_size(struct mfile *f, MPI_Offset *size)
 int mfile_sync(struct mfile *f)
 {
 	int r = f->amode & MPI_MODE_RDONLY || f->is_owner ? 0 : sheaf_fsync(f->f);
-	int class = merror_all(f->comm, merror_class(r));
+	int class = msame(f, MKIND_SYNC, merror_class(r), NULL);
 
+	if (class == MPI_ERR_NOT_SAME)
+		return class;
 	if (f->is_owner && !(f->amode & MPI_MODE_RDONLY))
 		r = sheaf_fsync(f->f);
 	return merror_all(f->comm, MAX(class, merror_class(r)));
@@ -508,12 +515,11 @@ int mfile_open_own(struct mfile *f)
 
 int mfile_set_atomicity(struct mfile *f, int flag)
 {
-	int mine[2] = { flag != 0, -(flag != 0) }, most[2], r;
+	int64_t most[MSAME_VALUES] = { flag != 0, -(flag != 0) };
+	int r = msame(f, MKIND_SET_ATOMICITY, MPI_SUCCESS, most);
 
-	if (PMPI_Allreduce(mine, most, 2, MPI_INT, MPI_MAX, f->comm))
-		return MPI_ERR_OTHER;
-	if (most[0] != -most[1])
-		return MPI_ERR_NOT_SAME;
+	if (r || most[0] != -most[1])
+		return r ? r : MPI_ERR_NOT_SAME;
 	r = merror_class(flag ? mfile_open_own(f) : 0);
 	r = merror_all(f->comm, r);
 	if (!r)

@@ -113,3 +113,10 @@ int mhints_take(struct mfile *f, MPI_Info info)
 	f->has_layout = false;
 	return merror_all(f->comm, publish(f));
 }
+
+int mhints_set(struct mfile *f, MPI_Info info)
+{
+	int r = msame(f, MKIND_SET_INFO, MPI_SUCCESS, NULL);
+
+	return r ? r : mhints_take(f, info);
+}

@@ -114,11 +114,14 @@ struct mstats {
 };
 
 /* What collective accesses of one size and piece took (mpi_choice.c). */
-struct mtrial {
-	uint64_t ns[2]; /* the fastest so far: typed, two-phase; 0: not tried */
-	uint32_t n[2];
-};
 #define MTRIALS 64
+#define MTRIAL_TIMES 3
+struct mtrial {
+	uint32_t us[2][MTRIAL_TIMES]; /* for a MiB, the last times: typed, two-phase */
+	uint32_t n[2]; /* accesses so far */
+	uint32_t in_turn; /* accesses that went the same way as the last one, and that one */
+	bool way; /* of the last one */
+};
 
 struct mfile {
 	struct hnode node; /* in the table, by handle */
@@ -130,6 +133,7 @@ struct mfile {
 	struct sheaf *fs;
 	struct sheaf_file *f;
 	bool is_owner; /* the metadata server knows its open */
+	bool is_closed; /* the handle is all that is left */
 	struct sheaf_file *guest; /* the former open of a process that has become an owner */
 	bool is_atomic;
 	struct mview view;
@@ -154,7 +158,8 @@ struct mfile {
 struct mfile *mfile_find(MPI_File *handle);
 void mfile_is_foreign(MPI_File handle); /* the MPI library has opened it */
 int mfile_open(MPI_Comm comm, const struct mname *name, int amode, MPI_Info info, MPI_File *out);
-int mfile_close(struct mfile *f); /* the handle stays until mfile_free() */
+/* f->is_closed: the handle stays until mfile_free(); else the file stays open. */
+int mfile_close(struct mfile *f);
 void mfile_free(struct mfile *f);
 int mfile_delete(const struct mname *name);
 int mfile_set_size(struct mfile *f, MPI_Offset size);
@@ -177,6 +182,7 @@ int mview_byte_offset(struct mfile *f, MPI_Offset offset, MPI_Offset *out);
 
 /* ---- mpi_hints.c ---- */
 int mhints_take(struct mfile *f, MPI_Info info); /* sets hints and f->info; collective */
+int mhints_set(struct mfile *f, MPI_Info info); /* the same as a call of its own */
 int mhints_get(struct mfile *f, MPI_Info *out);
 
 /* ---- mpi_access.c: data ---- */
@@ -270,14 +276,18 @@ ssize_t mtwophase(struct maccess *a); /* collective */
 
 /* ---- mpi_choice.c: typed requests or two-phase, by what was measured ---- */
 struct mchoice {
-	struct mtrial *trial; /* NULL: nothing is measured */
-	bool two_phase;
+	int kind;
+	bool two_phase; /* the same in every process */
+	bool is_agreed; /* the class that mchoice_begin() returned is that of all processes */
 	uint64_t begin;
 };
-/* Collective; the same choice in every process. They take the class of this process's error, and
- * return the highest class of all. */
-int mchoice_begin(struct maccess *a, struct mchoice *c, int class);
-int mchoice_end(struct maccess *a, struct mchoice *c, int class);
+/* Collective. They take the class of this process's error, and return the highest class of all;
+ * mchoice_begin() only if that was exchanged. */
+int mchoice_begin(struct maccess *a, struct mchoice *c, int kind, int class);
+int mchoice_end(struct maccess *a, const struct mchoice *c, int class);
+/* The times of files that were closed: for a new one; those of this file, when it is closed. */
+void mchoice_recall(const struct mfile *f, struct mtrial trials[2][MTRIALS]);
+void mchoice_keep(const struct mfile *f);
 
 /* ---- mpi_shared.c: the shared pointer ---- */
 int mshared_add(struct mfile *f, MPI_Offset etypes, MPI_Offset *before); /* a class */
@@ -298,6 +308,24 @@ int merror_class(int err); /* of a negative errno */
 int merror_raise(MPI_File handle, int class);
 /* Collective: the highest class of all processes. */
 int merror_all(MPI_Comm comm, int class);
+
+/* Which collective call of a file this is. */
+enum mkind {
+	MKIND_CLOSE = 1,
+	MKIND_SET_SIZE,
+	MKIND_PREALLOCATE,
+	MKIND_SYNC,
+	MKIND_SET_ATOMICITY,
+	MKIND_SET_INFO,
+	MKIND_SET_VIEW,
+	MKIND_SEEK_SHARED,
+	MKIND_DATA /* and more: mpi_access.c */
+};
+#define MSAME_VALUES 4
+/* The first exchange of every collective call of an open file: the highest class of all processes,
+ * MPI_ERR_NOT_SAME if they are in different calls, MPI_ERR_INTERN if the exchange failed. `most`
+ * becomes the highest values of all; NULL: there are none. */
+int msame(const struct mfile *f, int kind, int class, int64_t most[MSAME_VALUES]);
 
 /* ---- mpi_stats.c ---- */
 void mstats_count(struct maccess *a, enum mmethod how, uint64_t accesses, uint64_t bytes);

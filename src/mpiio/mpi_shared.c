@@ -95,15 +95,16 @@ int mshared_set(struct mfile *f, MPI_Offset value)
 
 int mshared_seek(struct mfile *f, MPI_Offset offset, int whence)
 {
-	int64_t mine[4] = { offset, -offset, whence, -(int64_t)whence }, most[4];
+	int64_t most[MSAME_VALUES] = { offset, -offset, whence, -(int64_t)whence };
 	MPI_Offset pos = 0, to = 0;
 	int r = f->amode & MPI_MODE_SEQUENTIAL ? MPI_ERR_UNSUPPORTED_OPERATION : MPI_SUCCESS;
 
-	if (PMPI_Allreduce(mine, most, 4, MPI_INT64_T, MPI_MAX, f->comm))
-		return MPI_ERR_OTHER;
+	r = msame(f, MKIND_SEEK_SHARED, r, most);
 	if (!r && (most[0] != -most[1] || most[2] != -most[3]))
 		r = MPI_ERR_NOT_SAME;
-	if (!r && f->rank == 0 && whence == MPI_SEEK_CUR)
+	if (r) /* in all processes */
+		return r;
+	if (f->rank == 0 && whence == MPI_SEEK_CUR)
 		r = mshared_get(f, &pos);
 	if (!r && f->rank == 0)
 		r = mview_seek(f, offset, whence, pos, &to);

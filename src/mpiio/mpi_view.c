@@ -66,14 +66,10 @@ static int decode(struct mview *v, MPI_Datatype etype, MPI_Datatype filetype)
 /* All processes need the same etype size; displacements and filetypes may differ. */
 static int check_same(struct mfile *f, uint64_t etype_bytes, int r)
 {
-	int64_t mine[2] = { (int64_t)etype_bytes, -(int64_t)etype_bytes }, most[2];
+	int64_t most[MSAME_VALUES] = { (int64_t)etype_bytes, -(int64_t)etype_bytes };
 
-	r = merror_all(f->comm, r);
-	if (r)
-		return r;
-	if (PMPI_Allreduce(mine, most, 2, MPI_INT64_T, MPI_MAX, f->comm))
-		return MPI_ERR_OTHER;
-	return most[0] == -most[1] ? MPI_SUCCESS : MPI_ERR_NOT_SAME;
+	r = msame(f, MKIND_SET_VIEW, r, most);
+	return r || most[0] == -most[1] ? r : MPI_ERR_NOT_SAME;
 }
 
 /* Where in the file this position of the view is. */

@@ -23,6 +23,15 @@ for mpi in "${mpis[@]}"; do
 	done
 done
 
+echo "collective accesses by typed requests come first; then two-phase is tried, by all processes"
+for mpi in "${mpis[@]}"; do
+	SHEAF_MPIIO_STATS=1 passes "$mpi" 4 mpi_faults --method auto --rounds 5 sheaf:/chosen
+	for how in "typed *write *16 " "twophase *write *4 " "typed *read *16 " "twophase *read *4 "; do
+		grep -q "^$how" err || fail "not chosen by $mpi: $how"
+	done
+	expect 0 rm /chosen
+done
+
 echo "Fortran programs: mpif.h, the module mpi and the module mpi_f08"
 for mpi in "${mpis[@]}"; do
 	if ! command -v "mpif90.$mpi" >/dev/null; then

@@ -205,6 +205,88 @@ static void collectives(MPI_File f)
 	MPI_Info_free(&info);
 }
 
+/* One of the collective calls of a file that is open; it stays open if the call fails. */
+enum call {
+	CLOSE,
+	SET_SIZE,
+	PREALLOCATE,
+	SYNC,
+	SET_ATOMICITY,
+	SET_INFO,
+	SET_VIEW,
+	SEEK_SHARED,
+	READ_ORDERED,
+	WRITE_ORDERED,
+	WRITE_ORDERED_BEGIN,
+	READ_AT_ALL,
+	READ_ALL,
+	WRITE_AT_ALL,
+	WRITE_ALL,
+	CALLS
+};
+
+static int make_call(MPI_File f, enum call call)
+{
+	switch (call) {
+	case CLOSE:
+		return MPI_File_close(&f);
+	case SET_SIZE:
+		return MPI_File_set_size(f, 10);
+	case PREALLOCATE:
+		return MPI_File_preallocate(f, 10);
+	case SYNC:
+		return MPI_File_sync(f);
+	case SET_ATOMICITY:
+		return MPI_File_set_atomicity(f, 0);
+	case SET_INFO:
+		return MPI_File_set_info(f, MPI_INFO_NULL);
+	case SET_VIEW:
+		return set_view(f, 0, MPI_BYTE, MPI_BYTE, "native");
+	case SEEK_SHARED:
+		return MPI_File_seek_shared(f, 0, MPI_SEEK_SET);
+	case READ_ORDERED:
+		return MPI_File_read_ordered(f, buffer, 1, MPI_BYTE, MPI_STATUS_IGNORE);
+	case WRITE_ORDERED:
+		return MPI_File_write_ordered(f, buffer, 1, MPI_BYTE, MPI_STATUS_IGNORE);
+	case WRITE_ORDERED_BEGIN:
+		return MPI_File_write_ordered_begin(f, buffer, 1, MPI_BYTE);
+	case READ_AT_ALL:
+		return MPI_File_read_at_all(f, 0, buffer, 1, MPI_BYTE, MPI_STATUS_IGNORE);
+	case READ_ALL:
+		return MPI_File_read_all(f, buffer, 1, MPI_BYTE, MPI_STATUS_IGNORE);
+	case WRITE_AT_ALL:
+		return MPI_File_write_at_all(f, rank, buffer, 1, MPI_BYTE, MPI_STATUS_IGNORE);
+	default:
+		return MPI_File_write_all(f, buffer, 1, MPI_BYTE, MPI_STATUS_IGNORE);
+	}
+}
+
+/* Process 0 makes another call than the rest. */
+static void different_calls(MPI_File f, const char *method, int atomic)
+{
+	MPI_Info info;
+	char what[100];
+
+	MPI_Info_create(&info);
+	MPI_Info_set(info, "sheaf_method", method);
+	expect("a method", MPI_File_set_info(f, info), MPI_SUCCESS);
+	expect("atomicity", MPI_File_set_atomicity(f, atomic), MPI_SUCCESS);
+	for (int i = 0; i < 4; i++) /* with auto, the next one begins with an exchange */
+		expect("all write", make_call(f, WRITE_AT_ALL), MPI_SUCCESS);
+	for (enum call i = 0; i < CALLS; i++)
+		for (enum call k = 0; k < i; k++) {
+			snprintf(what, sizeof(what), "calls %d and %d, %s", i, k, method);
+			expect(what, make_call(f, rank ? k : i), MPI_ERR_NOT_SAME);
+		}
+	for (enum call i = SET_SIZE; i < CALLS; i++)
+		if (i != WRITE_ORDERED_BEGIN)
+			expect("the same call", make_call(f, i), MPI_SUCCESS);
+	MPI_Info_set(info, "sheaf_method", "auto");
+	expect("a method", MPI_File_set_info(f, info), MPI_SUCCESS);
+	expect("no atomicity", MPI_File_set_atomicity(f, 0), MPI_SUCCESS);
+	MPI_Info_free(&info);
+}
+
 static void splits(MPI_File f)
 {
 	char other[1];
@@ -215,6 +297,7 @@ static void splits(MPI_File f)
 	expect("begin twice", MPI_File_read_all_begin(f, other, 1, MPI_BYTE), MPI_ERR_OTHER);
 	expect("the end of another call", MPI_File_read_all_end(f, buffer, MPI_STATUS_IGNORE),
 	       MPI_ERR_OTHER);
+	expect("close meanwhile", MPI_File_close(&f), MPI_ERR_OTHER);
 	expect("end", MPI_File_write_all_end(f, buffer, MPI_STATUS_IGNORE), MPI_SUCCESS);
 }
 
@@ -228,6 +311,11 @@ static void open_files(void)
 	views(f);
 	arguments(f);
 	collectives(f);
+	if (ranks > 1) {
+		different_calls(f, "auto", 0);
+		different_calls(f, "auto", 1);
+		different_calls(f, "twophase", 0);
+	}
 	splits(f);
 	copy = f;
 	expect("close", MPI_File_close(&f), MPI_SUCCESS);
