@@ -110,6 +110,11 @@ SHEAF_API ssize_t sheaf_copy_range(struct sheaf_file *in, off_t off_in, struct s
 SHEAF_API int sheaf_h_mkdir(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
 			    const char *name, mode_t mode, struct sheaf_handle *out,
 			    struct stat *st);
+/* Creates a regular file, as O_CREAT | O_EXCL, with in->st_mode; which: SHEAF_SET_ATIME and
+ * SHEAF_SET_MTIME give it these times of `in`, in the same transaction. */
+SHEAF_API int sheaf_h_create(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
+			     const char *name, unsigned which, const struct stat *in,
+			     struct sheaf_handle *out, struct stat *st);
 SHEAF_API int sheaf_h_mknod(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
 			    const char *name, mode_t mode, dev_t dev, struct sheaf_handle *out,
 			    struct stat *st);

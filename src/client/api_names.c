@@ -149,25 +149,6 @@ int sheaf_h_mkdir(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_han
 	return end_made(fs, op, out, st);
 }
 
-/* Creates a regular file as O_CREAT | O_EXCL does. */
-static int make_regular(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
-			const char *name, mode_t mode, struct sheaf_handle *out, struct stat *st)
-{
-	struct sheaf_file *f;
-	struct stat made;
-	unsigned what;
-	int r = sheaf_h_open_stat(fs, c, dir, name, O_CREAT | O_EXCL | O_RDONLY, mode, NULL, &f,
-				  &made, &what);
-
-	if (r)
-		return r;
-	if (out)
-		*out = sheaf_file_handle(f);
-	if (st)
-		*st = made;
-	return sheaf_close(f);
-}
-
 int sheaf_h_mknod(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
 		  const char *name, mode_t mode, dev_t dev, struct sheaf_handle *out,
 		  struct stat *st)
@@ -175,7 +156,8 @@ int sheaf_h_mknod(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_han
 	struct cop *op;
 
 	if (S_ISREG(mode) || !(mode & S_IFMT))
-		return make_regular(fs, c, dir, name, mode, out, st);
+		return sheaf_h_create(fs, c, dir, name, 0, &(struct stat){ .st_mode = mode }, out,
+				      st);
 	op = begin_change(fs, c);
 	client_mknod(op, dir, name, mode, dev);
 	return end_made(fs, op, out, st);

@@ -72,6 +72,11 @@ static inline struct cop *cop_of(struct req *q)
 	return container_of(q, struct cop, q);
 }
 
+static inline int64_t ns_of(struct timespec t)
+{
+	return (int64_t)t.tv_sec * (int64_t)NSEC_PER_SEC + t.tv_nsec;
+}
+
 static inline void text_copy(char *out, size_t size, struct wire_bytes b)
 {
 	snprintf(out, size, "%.*s", (int)b.len, (const char *)b.p);

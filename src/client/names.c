@@ -308,11 +308,6 @@ void client_layout(struct cop *op, struct sheaf_handle h)
 	inode_start(op, OP_GETATTR, &op->args.GETATTR.h, 0);
 }
 
-static int64_t ns_of(struct timespec t)
-{
-	return (int64_t)t.tv_sec * (int64_t)NSEC_PER_SEC + t.tv_nsec;
-}
-
 void client_setattr(struct cop *op, struct sheaf_handle h, unsigned which, const struct stat *st)
 {
 	op->args.SETATTR = (struct wire_setattr_args){ .h = { h.ino, h.gen },

@@ -231,6 +231,10 @@ int apply_create(struct apply *ap)
 		return rc;
 	node_set_layout(&n, &r->layout);
 	n.i.objects_within_size = 1;
+	if (r->which & SET_ATIME)
+		n.i.atime = r->atime;
+	if (r->which & SET_MTIME)
+		n.i.mtime = r->mtime;
 	return put_new(ap, &dir, &n);
 }
 

@@ -47,8 +47,10 @@ static mode_t mode_of(const struct wire_new_attr3 *a, mode_t otherwise)
 	return a->mode ? *a->mode & 07777 : otherwise;
 }
 
-/* What a new inode gets besides its mode. The directory's state is remembered first. */
-static int finish(struct nfs_call *c, struct making *m, const struct wire_new_attr3 *a)
+/* What a new inode gets besides its mode and what it has already (SHEAF_SET_ATIME, _MTIME). The
+ * directory's state is remembered first. */
+static int finish(struct nfs_call *c, struct making *m, const struct wire_new_attr3 *a,
+		  unsigned has)
 {
 	struct wire_new_attr3 rest = *a;
 	struct stat unused;
@@ -60,12 +62,17 @@ static int finish(struct nfs_call *c, struct making *m, const struct wire_new_at
 		rest.uid = NULL;
 	if (rest.gid && *rest.gid == m->st.st_gid)
 		rest.gid = NULL;
+	if (has & SHEAF_SET_ATIME)
+		rest.atime.how = TIME3_KEEP;
+	if (has & SHEAF_SET_MTIME)
+		rest.mtime.how = TIME3_KEEP;
 	return rest.size || set3_of(&rest, &unused) ? set3_apply(c, &m->made, &rest, &m->st) : 0;
 }
 
-static int make_file(struct nfs_call *c, struct making *m, mode_t mode)
+/* A regular file, with its mode and the times that a client sets. */
+static int make_file(struct nfs_call *c, struct making *m, unsigned which, const struct stat *in)
 {
-	return sheaf_h_mknod(c->fs, &c->cred, m->dir, m->name, S_IFREG | mode, 0, &m->made, &m->st);
+	return sheaf_h_create(c->fs, &c->cred, m->dir, m->name, which, in, &m->made, &m->st);
 }
 
 /* ---- CREATE ---- */
@@ -96,12 +103,10 @@ static void times_of(const uint8_t verifier[8], struct stat *st)
 static int make_exclusive(struct nfs_call *c, struct making *m, const uint8_t verifier[8])
 {
 	struct stat times = { 0 };
-	int r = make_file(c, m, 0);
+	int r;
 
 	times_of(verifier, &times);
-	if (!r)
-		return sheaf_h_setattr(c->fs, &c->cred, m->made, SHEAF_SET_ATIME | SHEAF_SET_MTIME,
-				       &times, &m->st);
+	r = make_file(c, m, SHEAF_SET_ATIME | SHEAF_SET_MTIME, &times);
 	if (r != -EEXIST)
 		return r;
 	r = sheaf_h_lookup(c->fs, &c->cred, m->dir, m->name, &m->made, &m->st);
@@ -119,15 +124,19 @@ void nfs3_create(struct nfs_call *c)
 	const struct wire_create3_args *a = c->args;
 	const struct wire_new_attr3 *new = &a->how.unchecked; /* of both ways that have them */
 	struct making m;
+	struct stat in;
+	unsigned which;
 	int r = 0;
 
 	begin(c, &a->where, &m);
 	if (m.status == NFS3_OK && a->how.mode == CREATE3_EXCLUSIVE) {
 		r = make_exclusive(c, &m, a->how.verifier);
 	} else if (m.status == NFS3_OK) {
-		r = make_file(c, &m, mode_of(new, 0644));
+		which = set3_of(new, &in);
+		in.st_mode = mode_of(new, 0644);
+		r = make_file(c, &m, which, &in);
 		if (!r)
-			r = finish(c, &m, new);
+			r = finish(c, &m, new, which);
 		else if (r == -EEXIST && a->how.mode == CREATE3_UNCHECKED)
 			r = take_existing(c, &m, new);
 	}
@@ -147,7 +156,7 @@ void nfs3_mkdir(struct nfs_call *c)
 		r = sheaf_h_mkdir(c->fs, &c->cred, m.dir, m.name, mode_of(&a->attributes, 0755),
 				  &m.made, &m.st);
 	if (m.status == NFS3_OK && !r)
-		r = finish(c, &m, &a->attributes);
+		r = finish(c, &m, &a->attributes, 0);
 	end(c, &m, r);
 }
 
@@ -190,6 +199,6 @@ void nfs3_mknod(struct nfs_call *c)
 		r = sheaf_h_mknod(c->fs, &c->cred, m.dir, m.name,
 				  types[a->what.type] | mode_of(new, 0644), dev, &m.made, &m.st);
 	if (m.status == NFS3_OK && !r)
-		r = finish(c, &m, new);
+		r = finish(c, &m, new, 0);
 	end(c, &m, r);
 }

@@ -69,6 +69,9 @@ static int create(struct sreq *s)
 	r->mode = a->mode & 07777;
 	r->owner = a->umask;
 	r->new_ino = h.ino;
+	r->which = a->which & (SET_ATIME | SET_MTIME);
+	r->atime = a->atime;
+	r->mtime = a->mtime;
 	r->flags = (a->flags & OPEN_EXCL ? REC_EXCL : 0) | (a->flags & OPEN_WRITE ? REC_WRITER : 0);
 	e = choose_layout(s, h.ino, &r->layout);
 	if (!e)

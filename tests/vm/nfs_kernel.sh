@@ -43,6 +43,14 @@ for i in $(seq 300); do : >"m/t/name$i"; done
 rm -r m/t && [ ! -e m/t ] || fail "the tree is still there"
 [ -z "$(ls m/fifo/x 2>/dev/null)" ] || fail "a pipe has entries"
 
+if command -v git >/dev/null; then
+	git init -q repo && cp "$SHEAF_SOURCE"/src/nfs/*.c repo && git -C repo add . &&
+		git -C repo -c user.name=t -c user.email=t@example.org commit -qm files && git clone -q repo m/clone &&
+		git -C m/clone fsck --no-progress && diff -r -x .git repo m/clone || fail "a clone differs"
+	git -c safe.directory='*' clone -q "$PWD/m/clone" m/clone2 && git -c safe.directory='*' -C m/clone2 status --short >out && [ ! -s out ] ||
+		fail "a clone on the export differs"
+fi
+
 echo 3 >/proc/sys/vm/drop_caches
 cmp r m/d/r || fail "other bytes are read without the page cache"
 
