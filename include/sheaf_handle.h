@@ -22,7 +22,8 @@ struct sheaf_cred {
 	mode_t umask; /* for new inodes; servers apply it, unless the directory has a default ACL */
 	/* Names the call of another protocol that these calls execute, for gateways that may act
 	 * for any user: 16 bytes that others cannot guess, or NULL. The same call with the same id
-	 * is executed once, whichever process repeats it; servers keep the last 32,768 answers. */
+	 * is executed once, whichever process repeats it within 10 minutes: of each kind of call
+	 * the first one that succeeds counts. Servers keep the last 131,072 answers. */
 	const unsigned char *call_id;
 };
 
@@ -223,6 +224,7 @@ SHEAF_API void sheaf_drive_end(struct sheaf *fs); /* no task may be parked */
 /* Another connection, driven with fs by the same threads: for a gateway that serves many clients,
  * each with sessions, locks and limits of its own. It ends before fs. */
 struct sheaf_more {
+	uint32_t size; /* in: sizeof(struct sheaf_more) */
 	const char *host; /* names the client to servers, for `sheaf status` */
 	/* 16 bytes that others cannot guess. The servers keep locks of a process that has died for
 	 * the lease (30 s); a connection of the same name that is made meanwhile, also by a process
@@ -231,12 +233,14 @@ struct sheaf_more {
 	const unsigned char *name;
 };
 SHEAF_API int sheaf_connect_more(struct sheaf *fs, const struct sheaf_more *m, struct sheaf **out);
-/* How many locks it has got in this way. -EAGAIN: a metadata server has not been reached yet; with
- * `wait` it is waited for, until the timeout. */
-SHEAF_API int64_t sheaf_inherited(struct sheaf *fs, int wait);
-/* Ends its sessions: all its locks, also those that it has got, and its opens, which can only be
- * closed then. Later calls have new sessions. */
-SHEAF_API int sheaf_bye(struct sheaf *fs);
+/* How many locks it got in this way and has still, without those that their owners took again. */
+#define SHEAF_INHERITED_KNOWN 0 /* asks no server: the number at first; -EAGAIN: not known yet */
+#define SHEAF_INHERITED_NOW 1
+#define SHEAF_INHERITED_DROP 2 /* ends them: 0 */
+SHEAF_API int64_t sheaf_inherited(struct sheaf *fs, int what);
+/* A metadata server does not know its sessions any more: another connection of the name has come,
+ * or the lease has ended. Its locks are lost. */
+SHEAF_API int sheaf_was_lost(struct sheaf *fs);
 
 /* ---- takeover: another process continues the sessions, open files and locks ---- */
 

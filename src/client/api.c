@@ -368,51 +368,64 @@ void sheaf_set_timeout(struct sheaf *fs, int timeout_ms)
 	pthread_mutex_unlock(&fs->d->lock);
 }
 
-int sheaf_bye(struct sheaf *fs)
-{
-	struct cop *op = api_begin(fs, NULL);
-
-	client_bye(op);
-	return (int)api_finish(fs, op);
-}
-
 void sheaf_disconnect(struct sheaf *fs)
 {
+	struct cop *op;
+
 	if (!fs)
 		return;
-	sheaf_bye(fs);
+	op = api_begin(fs, NULL);
+	client_bye(op);
+	api_finish(fs, op);
 	api_free(fs);
 }
 
-/* -EAGAIN: this client has no session yet at a metadata server, which is *target. */
-static int64_t inherited(struct sheaf *fs, uint32_t *target)
+/* Asks one metadata server for the locks that the client got there. */
+static int64_t ask_kept(struct sheaf *fs, uint32_t target, bool drops)
 {
-	const struct client *c = fs->b.client;
-	int64_t n = 0;
+	struct client *c = fs->b.client;
+	struct cop *op = api_begin(fs, NULL);
+	int64_t r;
 
-	pthread_mutex_lock(&fs->d->lock);
-	for (uint32_t i = 0; i < c->n_meta && n >= 0; i++) {
-		*target = c->meta[i];
-		n = c->peers[*target].boot ? n + (int64_t)c->peers[*target].inherited : -EAGAIN;
-	}
-	pthread_mutex_unlock(&fs->d->lock);
-	return n;
+	op->args.KEPT.drops = drops;
+	client_ask(op, OP_KEPT, target, c->timeout_ns);
+	r = api_wait(fs, op);
+	if (!r)
+		r = c->peers[target].inherited = op->res.kept.n;
+	api_release(fs, op);
+	return r;
 }
 
-int64_t sheaf_inherited(struct sheaf *fs, int wait)
+int64_t sheaf_inherited(struct sheaf *fs, int what)
 {
-	uint32_t target;
-	int64_t n = inherited(fs, &target);
-	struct cop *op;
-	int r = 0;
+	const struct client *c = fs->b.client;
+	int64_t all = 0, n;
 
-	while (n == -EAGAIN && wait && !r) {
-		op = api_begin(fs, NULL);
-		client_ask(op, OP_PING, target, fs->b.client->timeout_ns);
-		r = (int)api_finish(fs, op);
-		n = r ? r : inherited(fs, &target);
+	for (uint32_t i = 0; i < c->n_meta; i++) {
+		const struct peer *p = &c->peers[c->meta[i]];
+
+		pthread_mutex_lock(&fs->d->lock);
+		n = p->boot ? (int64_t)p->inherited : -EAGAIN;
+		pthread_mutex_unlock(&fs->d->lock);
+		if (n && what != SHEAF_INHERITED_KNOWN)
+			n = ask_kept(fs, c->meta[i], what == SHEAF_INHERITED_DROP);
+		if (n < 0)
+			return n;
+		all += n;
 	}
-	return n;
+	return all;
+}
+
+int sheaf_was_lost(struct sheaf *fs)
+{
+	const struct client *c = fs->b.client;
+	bool lost = false;
+
+	pthread_mutex_lock(&fs->d->lock);
+	for (uint32_t i = 0; i < c->n_meta; i++)
+		lost |= c->peers[c->meta[i]].was_lost;
+	pthread_mutex_unlock(&fs->d->lock);
+	return lost;
 }
 
 static void no_teardown(void *owner)
@@ -425,6 +438,8 @@ int sheaf_connect_more(struct sheaf *fs, const struct sheaf_more *m, struct shea
 	struct sheaf_backing b = { .loop = fs->d->loop, .teardown = no_teardown };
 	int r;
 
+	if (m->size < sizeof(*m))
+		return -EINVAL;
 	pthread_mutex_lock(&fs->d->lock);
 	r = client_fork(fs->b.client, m->name, m->host, &b.client);
 	pthread_mutex_unlock(&fs->d->lock);

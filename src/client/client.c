@@ -90,12 +90,17 @@ int client_fork(struct client *of, const uint8_t name[SESSION_NAME], const char 
 	r = client_new(&o, out);
 	if (r)
 		return r;
+	(*out)->timeout_ns = of->timeout_ns;
 	(*out)->mover = of->mover;
 	(*out)->self = of->self;
 	(*out)->has_self = of->has_self;
 	(*out)->direct.on = of->direct.on;
-	for (uint32_t i = 0; i < (*out)->n_meta; i++) /* locks wait there */
-		peer_connect(&(*out)->peers[(*out)->meta[i]]);
+	for (uint32_t i = 0; i < (*out)->n_meta; i++) { /* locks wait there, for the lease */
+		struct peer *p = &(*out)->peers[(*out)->meta[i]];
+
+		p->inherits_until = of->loop->now + p->lease_ms * NSEC_PER_MSEC;
+		peer_connect(p);
+	}
 	return 0;
 }
 

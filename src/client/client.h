@@ -91,7 +91,7 @@ struct cop {
 	bool refused; /* see cop_refuse() */
 	struct cred_wire cred;
 	uint32_t umask; /* for what the operation creates */
-	unsigned new_which; /* times of a file that client_open() creates: SHEAF_SET_ATIME, _MTIME */
+	unsigned new_which; /* times of what client_open() creates: SHEAF_SET_ATIME, _MTIME */
 	int64_t new_atime, new_mtime; /* ns */
 	struct call call;
 	uint32_t hops; /* referrals followed; client_ask(): the target */
@@ -128,6 +128,7 @@ struct cop {
 		struct wire_lock_res lock;
 		struct wire_map_res map;
 		struct wire_backup_res backup;
+		struct wire_kept_res kept;
 	} res;
 	struct wire_attr attr; /* of stat-like operations: with the true size and mtime */
 	struct cfile *file; /* argument, or the result of an open */

@@ -135,6 +135,7 @@ struct slot_key {
 	uint32_t slot, sequence;
 	const uint8_t *digest; /* DIGEST_BYTES */
 	const uint8_t *call; /* CALL_ID_BYTES: the answer may also be kept under this; or NULL */
+	int64_t now; /* wall clock */
 };
 /* The stored answer of a request that was executed before: 0, -ENOENT (not executed), -EBADMSG (the
  * slot has a later sequence), or -EKEYREJECTED (the stored answer belongs to another request). The

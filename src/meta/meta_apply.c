@@ -530,7 +530,13 @@ static const uint8_t *call_of(const struct wire_record *r)
 static int slot_check(struct apply *ap, MDB_val *v)
 {
 	const struct wire_record *r = ap->rec;
-	struct slot_key of = { r->session, r->slot, r->sequence, r->digest, call_of(r) };
+	/* a decision belongs to its own change, not to another execution of the call */
+	struct slot_key of = { r->session,
+			       r->slot,
+			       r->sequence,
+			       r->digest,
+			       r->kind == REC_DECIDE ? NULL : call_of(r),
+			       r->time };
 	struct key session = key_u64(r->session);
 	int rc = row_get(&ap->m->db, ap->txn, T_SESSION, &session, v);
 
@@ -645,7 +651,7 @@ int apply_bytes(struct apply *ap, const void *bytes, size_t len, struct arena *a
 	if (!rc && has_slot(&rec) && is_final(&rec, &res))
 		rc = slot_store(ap, *answer, n_stored);
 	/* refusals changed nothing and are not kept: the gateway may ask again */
-	if (!rc && call_of(&rec) && is_final(&rec, &res) && !res.status)
-		rc = answer_put(&ap->m->db, ap->txn, rec.token, *answer, n_stored);
+	if (!rc && call_of(&rec) && is_final(&rec, &res) && !res.status && ap->may_take_space)
+		rc = answer_put(&ap->m->db, ap->txn, &rec, *answer, n_stored);
 	return rc;
 }

@@ -352,18 +352,22 @@ int entry_del(const struct db *d, MDB_txn *txn, uint64_t dir, const struct wire_
 
 /* ---- answers ---- */
 
-static int answer_find(const struct db *d, MDB_txn *txn, const uint8_t *id, MDB_val *answer)
+static int answer_find(const struct db *d, MDB_txn *txn, const struct slot_key *key,
+		       MDB_val *answer)
 {
-	struct key k = key_call(id);
+	struct key k = key_call(key->call);
+	struct disk_answer a;
 	int rc = row_get(d, txn, T_ANSWER, &k, answer);
 
 	if (rc)
 		return rc;
-	if (answer->mv_size < sizeof(uint64_t))
+	if (answer->mv_size < sizeof(a))
 		return -EIO;
-	answer->mv_data = (uint8_t *)answer->mv_data + sizeof(uint64_t);
-	answer->mv_size -= sizeof(uint64_t);
-	return 0;
+	memcpy(&a, answer->mv_data, sizeof(a));
+	answer->mv_data = (uint8_t *)answer->mv_data + sizeof(a);
+	answer->mv_size -= sizeof(a);
+	/* a client that restarts may use the numbers of its calls again */
+	return key->now - a.time > ANSWER_AGE ? -ENOENT : 0;
 }
 
 static int find_in_slot(const struct db *d, MDB_txn *txn, const struct slot_key *key,
@@ -391,10 +395,10 @@ int slot_find(const struct db *d, MDB_txn *txn, const struct slot_key *key, MDB_
 {
 	int rc = find_in_slot(d, txn, key, answer);
 
-	return rc == -ENOENT && key->call ? answer_find(d, txn, key->call, answer) : rc;
+	return rc == -ENOENT && key->call ? answer_find(d, txn, key, answer) : rc;
 }
 
-/* Removes the oldest answer, and says the number of the next one. */
+/* Removes the oldest answer if there are too many. *next: the number for a new one. */
 static int answers_make_room(const struct db *d, MDB_txn *txn, uint64_t *next)
 {
 	MDB_val k, v;
@@ -413,9 +417,8 @@ static int answers_make_room(const struct db *d, MDB_txn *txn, uint64_t *next)
 		*next = be64_load(k.mv_data) + 1;
 	if (!rc && st.ms_entries >= ANSWERS_MAX)
 		rc = db_error(mdb_cursor_get(cur, &k, &v, MDB_FIRST));
-	if (!rc && st.ms_entries >= ANSWERS_MAX) {
-		struct key old =
-			key_call(v.mv_size == CALL_ID_BYTES ? v.mv_data : (uint8_t[16]){ 0 });
+	if (!rc && st.ms_entries >= ANSWERS_MAX && v.mv_size == CALL_ID_BYTES) {
+		struct key old = key_call(v.mv_data);
 
 		rc = row_del(d, txn, T_ANSWER, &old);
 		if (!rc || rc == -ENOENT)
@@ -425,19 +428,25 @@ static int answers_make_room(const struct db *d, MDB_txn *txn, uint64_t *next)
 	return rc;
 }
 
-int answer_put(const struct db *d, MDB_txn *txn, const uint8_t id[CALL_ID_BYTES],
-	       const uint8_t *answer, uint32_t n)
+int answer_put(const struct db *d, MDB_txn *txn, const struct wire_record *r, const uint8_t *answer,
+	       uint32_t n)
 {
-	struct key by_id = key_call(id), by_number;
-	uint64_t number;
-	MDB_val v;
-	int rc = row_get(d, txn, T_ANSWER, &by_id, &v);
+	struct key by_id = key_call(r->token), by_number;
+	struct disk_answer a;
+	int rc = row_read(d, txn, T_ANSWER, &by_id, &a, sizeof(a));
 
-	if (rc != -ENOENT)
+	if (rc && rc != -ENOENT)
 		return rc;
-	rc = answers_make_room(d, txn, &number);
-	by_number = key_u64(number);
+	if (!rc) { /* of an old call */
+		by_number = key_u64(a.number);
+		rc = row_del(d, txn, T_ANSWERED, &by_number);
+		if (rc && rc != -ENOENT)
+			return rc;
+	}
+	a.time = r->time;
+	rc = answers_make_room(d, txn, &a.number);
+	by_number = key_u64(a.number);
 	if (!rc)
-		rc = row_put(d, txn, T_ANSWERED, &by_number, id, CALL_ID_BYTES);
-	return rc ? rc : row_put2(d, txn, T_ANSWER, &by_id, &number, sizeof(number), answer, n);
+		rc = row_put(d, txn, T_ANSWERED, &by_number, r->token, CALL_ID_BYTES);
+	return rc ? rc : row_put2(d, txn, T_ANSWER, &by_id, &a, sizeof(a), answer, n);
 }

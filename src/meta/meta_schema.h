@@ -32,7 +32,7 @@ enum table {
 	T_PREPARED, /* id of a change over several servers, index -> disk_prepared + its record */
 	T_LOCK, /* ino, or directory and name, that a prepared part holds -> id of the change */
 	T_DECIDED, /* id of a change -> targets that may not have finished it */
-	T_ANSWER, /* id of a gateway's call -> number + encoded record_res */
+	T_ANSWER, /* id of a gateway's call -> disk_answer + encoded record_res */
 	T_ANSWERED, /* number -> id of the call: the oldest first */
 	N_TABLES
 };
@@ -206,14 +206,20 @@ int entry_put(const struct db *d, MDB_txn *txn, uint64_t dir, const struct wire_
 int entry_del(const struct db *d, MDB_txn *txn, uint64_t dir, const struct wire_bytes *name,
 	      uint64_t cookie);
 
-/* How many answers to calls of gateways are kept. */
-#define ANSWERS_MAX 32768
+/* How many answers to calls of gateways are kept, and for how long. */
+#define ANSWERS_MAX 131072
+#define ANSWER_AGE (600 * (int64_t)NSEC_PER_SEC)
+struct disk_answer { /* followed by the encoded answer */
+	uint64_t number;
+	int64_t time;
+};
+_Static_assert(sizeof(struct disk_answer) == 16, "schema");
 struct key key_call(const uint8_t id[CALL_ID_BYTES]);
 /* The stored answer of a request: 0, -ENOENT (the request is new), -EBADMSG (the slot has a later
  * sequence; sequences wrap around), -EKEYREJECTED (the answer belongs to another request). */
 int slot_find(const struct db *d, MDB_txn *txn, const struct slot_key *s, MDB_val *answer);
-/* Keeps the answer to a call; the oldest ones go. */
-int answer_put(const struct db *d, MDB_txn *txn, const uint8_t id[CALL_ID_BYTES],
-	       const uint8_t *answer, uint32_t n);
+/* Keeps the answer to the call of a record; the oldest ones go. */
+int answer_put(const struct db *d, MDB_txn *txn, const struct wire_record *r, const uint8_t *answer,
+	       uint32_t n);
 
 #endif

@@ -644,7 +644,7 @@ void peer_forget_session(struct peer *p)
 			continue;
 		c->slot = NO_SLOT;
 		uncount_memory(c);
-		if (c->once && !(c->cred && c->cred->has_call_id))
+		if (c->once)
 			call_finish(c, -EIO);
 		else
 			list_push(&again, &c->link);

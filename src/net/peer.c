@@ -106,6 +106,7 @@ static bool session_step(struct req *q)
 		peer_forget_session(p);
 	if (lost)
 		p->inherited = r->inherited;
+	p->was_lost |= lost && p->boot;
 	p->session = r->id;
 	p->boot = r->boot;
 	p->lease_ms = r->lease_ms;
@@ -146,8 +147,8 @@ void peer_link_up(struct peer *p, struct link *l)
 	memcpy(p->session_args.secret, p->secret, sizeof(p->secret));
 	if (p->name)
 		p->session_args.name = (struct wire_bytes){ SESSION_NAME, p->name };
-	/* once it had a session, a later process may have taken its locks */
-	p->session_args.inherits = p->name && !p->boot;
+	/* later, a gateway that came after this one may have the locks */
+	p->session_args.inherits = p->name && !p->boot && lp->now < p->inherits_until;
 	req_init(&p->session_req, lp, &session_ops, 0);
 	p->session_busy = true;
 	p->session_call =

@@ -84,7 +84,9 @@ struct peer {
 	uint8_t secret[16];
 	const char *host; /* names the client to servers; NULL: the net's */
 	const uint8_t *name; /* SESSION_NAME bytes, of its sessions; or NULL */
-	uint64_t inherited; /* locks of older sessions of this name */
+	uint64_t inherits_until; /* loop time; a session made before gets the locks of older ones */
+	uint32_t inherited; /* locks that it got */
+	bool was_lost; /* the server does not know its first session any more */
 	uint64_t boot; /* of the server, from its last reply to OP_SESSION */
 	uint64_t verifier;
 	uint64_t incarnation; /* of the server's storage, as last told; 0: not known */

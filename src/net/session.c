@@ -11,7 +11,7 @@ int sessions_init(struct sessions *t, struct loop *l, uint64_t lease_ns)
 	list_init(&t->all);
 	t->loop = l;
 	t->lease_ns = lease_ns;
-	return htab_init(&t->by_id);
+	return htab_init(&t->by_id) ? -ENOMEM : htab_init(&t->by_name);
 }
 
 void sessions_fini(struct sessions *t)
@@ -21,6 +21,7 @@ void sessions_fini(struct sessions *t)
 	list_for_each_safe(s, tmp, &t->all, all)
 		session_free(s);
 	htab_destroy(&t->by_id);
+	htab_destroy(&t->by_name);
 }
 
 /* The timer is moved only when it fires, not with every request. */
@@ -82,14 +83,28 @@ struct session *session_find(struct sessions *t, uint64_t id)
 	return NULL;
 }
 
+static uint64_t name_hash(const uint8_t name[SESSION_NAME])
+{
+	return hash_bytes(name, SESSION_NAME, 1);
+}
+
 struct session *session_named(struct sessions *t, const uint8_t name[SESSION_NAME])
 {
-	struct session *s;
+	for (struct hnode *n = htab_first(&t->by_name, name_hash(name)); n; n = htab_next(n)) {
+		struct session *s = container_of(n, struct session, by_name);
 
-	list_for_each(s, &t->all, all)
 		if (!s->doomed && memcmp(s->name, name, SESSION_NAME) == 0)
 			return s;
+	}
 	return NULL;
+}
+
+void session_set_name(struct session *s, const uint8_t name[SESSION_NAME])
+{
+	if (s->is_named || session_named(s->table, name))
+		return;
+	memcpy(s->name, name, SESSION_NAME);
+	s->is_named = htab_insert(&s->table->by_name, &s->by_name, name_hash(name)) == 0;
 }
 
 void session_attach(struct session *s, struct link *l)
@@ -122,6 +137,8 @@ void session_free(struct session *s)
 	session_detach(s);
 	timer_del(s->table->loop, &s->lease);
 	htab_remove(&s->table->by_id, &s->node);
+	if (s->is_named)
+		htab_remove(&s->table->by_name, &s->by_name);
 	list_del(&s->all);
 	s->table->count--;
 	usage_fini(&s->held);

@@ -23,7 +23,9 @@ struct session {
 	uint64_t id;
 	uint8_t secret[16];
 	char client[LINK_HOST_MAX];
-	uint8_t name[SESSION_NAME]; /* zeros: none */
+	struct hnode by_name; /* if it has one: */
+	bool is_named;
+	uint8_t name[SESSION_NAME];
 	struct link *link; /* NULL: waiting to be resumed */
 	struct slot slots[SESSION_SLOTS];
 	uint32_t in_service;
@@ -32,7 +34,8 @@ struct session {
 	uint64_t renewed;
 	bool reclaimed; /* has claimed its opens since this server started */
 	bool doomed; /* being ended: cannot be resumed */
-	struct list opens, kept; /* used by the server */
+	struct list opens; /* used by the server */
+	struct list kept; /* used by the server: locks of an older session */
 	struct list parked; /* used by the server: requests that wait for locks */
 	struct usage held; /* limits in use, charged to the key that last created or resumed it */
 	struct pool_share share,
@@ -40,7 +43,7 @@ struct session {
 };
 
 struct sessions {
-	struct htab by_id;
+	struct htab by_id, by_name;
 	struct list all;
 	struct loop *loop;
 	uint64_t lease_ns;
@@ -55,6 +58,8 @@ void sessions_fini(struct sessions *t); /* frees them all, without callbacks */
 int session_new(struct sessions *t, uint64_t id, const uint8_t secret[16], const char *client,
 		struct session **out);
 struct session *session_find(struct sessions *t, uint64_t id);
+/* Does nothing if it, or another session that is not being ended, has a name or this name. */
+void session_set_name(struct session *s, const uint8_t name[SESSION_NAME]);
 struct session *session_named(struct sessions *t, const uint8_t name[SESSION_NAME]);
 void session_attach(struct session *s, struct link *l);
 void session_detach(struct session *s); /* the link is gone; the lease keeps running */

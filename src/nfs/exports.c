@@ -73,6 +73,10 @@ uint32_t export_enter(struct nfs_call *c, const struct conf_export *e)
 				       .gids = c->gids,
 				       .call_id = c->proc->once ? c->call_id : NULL };
 	c->export = e;
+	if (c->program->in_session && !c->session) {
+		c->session = nfs_session_get(c->g, &c->from, &c->to);
+		c->fs = c->session->fs;
+	}
 	return NFS3_OK;
 }
 

@@ -169,6 +169,14 @@ static int listen_at(struct gateway *g, const char *address)
 		if (!r && !g->no_portmap)
 			portmap_start(g, a->ai_addr, a->ai_addrlen);
 	}
+	if (!r && strcmp(host, "::") && strcmp(host, "0.0.0.0")) {
+		struct sockaddr_storage a = { 0 };
+		uint16_t unused;
+
+		memcpy(&a, found->ai_addr, found->ai_addrlen);
+		origin_of(&a, &g->listens, &unused);
+		g->only = true;
+	}
 	freeaddrinfo(found);
 	return r;
 }

@@ -157,13 +157,15 @@ unsigned set3_of(const struct wire_new_attr3 *a, struct stat *st)
 
 static int truncate_for(struct nfs_call *c, const struct sheaf_handle *h, uint64_t size)
 {
+	struct sheaf_cred root = cred_gateway;
 	int r;
 
+	root.call_id = c->cred.call_id;
 	if (size > INT64_MAX)
 		return -EFBIG;
 	r = sheaf_h_truncate(c->fs, &c->cred, *h, (off_t)size);
 	if (r == -EACCES && caller_owns(c, h))
-		r = sheaf_h_truncate(c->fs, &cred_gateway, *h, (off_t)size);
+		r = sheaf_h_truncate(c->fs, &root, *h, (off_t)size);
 	return r;
 }
 

@@ -1,19 +1,16 @@
-/* The clients that hold locks, as a directory of Sheaf: a file for each, named by the client, the
- * address of the gateway that it uses, and the port. A gateway that starts, or takes over an
+/* The clients that hold locks, as a directory of Sheaf: a file for each, named by the client and by
+ * the address and port of the gateway that it uses. A gateway that starts, or takes over an
  * address, makes the sessions of these clients at once, so that their locks pass to it, and tells
  * their status monitors, so that they claim them. */
-#include <errno.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "nfs/nfs_priv.h"
 
 #define DIRECTORY ".sheaf-nfs"
-#define NAME_BYTES (32 + 1 + 32 + 1 + 5 + 1)
+#define NAME_BYTES (32 + 1 + 32 + 1 + 16 + 1 + 5 + 1)
 #define PAGE 64
+#define TELLING_MAX 16 /* tasks */
 
 static void name_of(const struct nfs_session *s, char out[NAME_BYTES])
 {
@@ -24,42 +21,55 @@ static void name_of(const struct nfs_session *s, char out[NAME_BYTES])
 	*at++ = '-';
 	for (int i = 0; i < 16; i++)
 		at += sprintf(at, "%02x", s->to.addr[i]);
-	sprintf(at, "-%u", s->g->port);
+	sprintf(at, "-%016llx-%u", (unsigned long long)address_place(s->g, &s->to), s->g->port);
 }
 
+/* Everybody may make names in the root: only a directory of root that no other user can read or
+ * change is the right one. */
 static int directory(struct gateway *g, bool create, struct sheaf_handle *out)
 {
 	struct sheaf_handle root = sheaf_root(g->fs);
 	struct stat st;
 	int r = sheaf_h_lookup(g->fs, &cred_gateway, root, DIRECTORY, out, &st);
 
-	if (r != -ENOENT || !create)
-		return r;
-	r = sheaf_h_mkdir(g->fs, &cred_gateway, root, DIRECTORY, 0700, out, &st);
-	return r == -EEXIST ? sheaf_h_lookup(g->fs, &cred_gateway, root, DIRECTORY, out, &st) : r;
+	if (r == -ENOENT && create) {
+		r = sheaf_h_mkdir(g->fs, &cred_gateway, root, DIRECTORY, 0700, out, &st);
+		if (!r && st.st_uid) { /* root of this host is not trusted */
+			sheaf_h_rmdir(g->fs, &cred_gateway, root, DIRECTORY);
+			return -EPERM;
+		}
+	}
+	if (r == -EEXIST)
+		r = sheaf_h_lookup(g->fs, &cred_gateway, root, DIRECTORY, out, &st);
+	return r ? r : S_ISDIR(st.st_mode) && !st.st_uid && !(st.st_mode & 077) ? 0 : -EPERM;
 }
 
-int holders_add(struct nfs_session *s)
+void holders_add(struct nfs_session *s)
 {
 	struct gateway *g = s->g;
 	struct sheaf_handle dir, h;
-	char name[NAME_BYTES];
+	char name[NAME_BYTES], from[ORIGIN_TEXT];
 	struct stat st;
 	int r;
 
-	if (s->is_listed)
-		return 0;
+	if (s->is_listed || s == &g->own)
+		return;
+	s->is_listed = true; /* or it cannot be: then once is enough */
 	name_of(s, name);
 	r = directory(g, true, &dir);
 	if (!r)
 		r = sheaf_h_mknod(g->fs, &cred_gateway, dir, name, S_IFREG | 0600, 0, &h, &st);
-	if (r && r != -EEXIST)
-		return r;
-	s->is_listed = true;
-	return 0;
+	if (!r || r == -EEXIST)
+		return;
+	origin_format(from, &s->from);
+	log_warn(
+		"nfs",
+		"the locks of %s will be lost with this gateway: it cannot be noted in /" DIRECTORY
+		" (%s); trust root of this host, and see that the directory is root's with mode 700",
+		from, error_text(r));
 }
 
-void holders_remove(struct nfs_session *s)
+static void holders_remove(struct nfs_session *s)
 {
 	struct sheaf_handle dir;
 	char name[NAME_BYTES];
@@ -84,29 +94,11 @@ static bool parse_address(const char *hex, struct origin *o)
 	return true;
 }
 
-/* Is it an address of this host? */
-static bool is_ours(const struct origin *o)
+/* Tells the client that its server has restarted. */
+static bool notify(struct nfs_session *s)
 {
-	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6 };
-	struct sockaddr_in v4 = { .sin_family = AF_INET };
-	bool mapped = IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)o->addr), ours;
-	int fd = socket(mapped ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-
-	memcpy(&v6.sin6_addr, o->addr, 16);
-	memcpy(&v4.sin_addr, o->addr + 12, 4);
-	ours = fd >= 0 && (mapped ? bind(fd, (struct sockaddr *)&v4, sizeof(v4)) :
-				    bind(fd, (struct sockaddr *)&v6, sizeof(v6))) == 0;
-	if (fd >= 0)
-		close(fd);
-	return ours;
-}
-
-/* On a task: the client claims its locks when it hears that the gateway has restarted. */
-static void tell(void *arg)
-{
-	struct nfs_session *s = arg;
 	struct timespec now;
-	char from[ORIGIN_TEXT], to[ORIGIN_TEXT];
+	char to[ORIGIN_TEXT];
 	struct wire_void_args none;
 	struct wire_nsm_notify_args a = { 0 };
 	struct rpc_question q = { .program = NSM_PROGRAM,
@@ -118,40 +110,68 @@ static void tell(void *arg)
 				  .r = &none };
 	uint16_t port = portmap_port_of(s->g, &s->from, NSM_PROGRAM, NSM_VERSION);
 
-	origin_format(from, &s->from);
 	origin_format(to, &s->to);
 	clock_gettime(CLOCK_REALTIME, &now);
 	a.host = (struct wire_bytes){ (uint32_t)strlen(to), (const uint8_t *)to };
-	a.state = (uint32_t)now.tv_sec | 1; /* odd: it is up; greater than before */
-	if (!port || rpc_ask(s->g, &s->from, port, &q))
-		log_warn("nfs",
-			 "the status monitor of %s does not answer: its locks stay, "
-			 "but are lost when a metadata server restarts",
-			 from);
-	else
+	/* odd: it is up; other than before, and mostly greater */
+	a.state =
+		(int32_t)(((uint32_t)now.tv_sec << 4 | (uint32_t)(now.tv_nsec >> 26)) & INT32_MAX) |
+		1;
+	return port && rpc_ask(s->g, &s->from, port, &q) == 0;
+}
+
+/* On a task: the client claims its locks when it hears of the restart. */
+static void tell(struct nfs_session *s)
+{
+	bool has_locks = sheaf_inherited(s->fs, SHEAF_INHERITED_NOW), told;
+	char from[ORIGIN_TEXT];
+
+	if (!has_locks) { /* it had none, or they ended with the lease */
+		holders_remove(s);
+		s->is_listed = false;
+	}
+	told = notify(s);
+	origin_format(from, &s->from);
+	if (told && has_locks)
 		log_info("nfs", "%s held locks: it was told to claim them", from);
+	else if (has_locks)
+		log_warn("nfs",
+			 "the status monitor of %s does not answer: its locks stay, but are lost "
+			 "when a metadata server restarts",
+			 from);
 	nfs_session_put(s);
+}
+
+static void tell_on_task(void *arg)
+{
+	struct nfs_session *s = arg;
+	struct gateway *g = s->g;
+
+	tell(s);
+	g->n_telling--;
 }
 
 static void resume(struct gateway *g, const char *name)
 {
 	struct origin from, to;
 	struct nfs_session *s;
+	unsigned long long place;
 	unsigned port;
 
 	if (strlen(name) < 67 || name[32] != '-' || name[65] != '-' ||
 	    !parse_address(name, &from) || !parse_address(name + 33, &to) ||
-	    sscanf(name + 66, "%u", &port) != 1 || port != g->port || !is_ours(&to))
+	    sscanf(name + 66, "%16llx-%u", &place, &port) != 2 || port != g->port ||
+	    place != address_place(g, &to) || !address_is_ours(g, &to))
 		return;
 	s = nfs_session_get(g, &from, &to);
-	if (!s)
-		return;
-	if (s->is_listed) { /* it is ours already */
+	if (s->is_listed || s == &g->own) { /* of this process, or there is no room */
 		nfs_session_put(s);
 		return;
 	}
 	s->is_listed = true;
-	if (nfs_task_later(g, tell, s))
+	if (g->n_telling < TELLING_MAX && !nfs_task_later(g, tell_on_task, s))
+		g->n_telling++;
+	else
 		tell(s);
 }
 
@@ -163,6 +183,7 @@ static void resume_all(void *arg)
 	uint64_t cookie = 0;
 	int n = page ? directory(g, false, &dir) : -ENOMEM;
 
+	nfs_sessions_leave(g);
 	if (!n)
 		do {
 			n = sheaf_h_readdir(g->fs, &cred_gateway, dir, cookie, page, PAGE);

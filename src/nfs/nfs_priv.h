@@ -76,6 +76,19 @@ struct dir_state {
 	struct wire_before3 state;
 };
 
+/* The session of a client at the servers. */
+struct nfs_session {
+	struct hnode node;
+	struct list link; /* in g->sessions_by_use or g->lost_sessions while refs is 0 */
+	struct gateway *g;
+	struct origin from, to; /* the client, and the address at which it called */
+	struct sheaf *fs;
+	unsigned refs, locked_files;
+	uint64_t used;
+	bool is_listed; /* by holders_add() */
+	bool is_forgotten; /* not in g->sessions any more */
+};
+
 struct gateway {
 	struct sheaf *fs;
 	const char *conf_path;
@@ -122,7 +135,12 @@ struct gateway {
 	uint64_t n_replayed;
 	/* nfs_sessions.c */
 	struct htab sessions;
-	struct list sessions_by_use; /* those without calls and files */
+	struct list sessions_by_use, lost_sessions; /* those without calls and files */
+	struct nfs_session own; /* of the gateway, and of clients for which there is no room */
+	bool only; /* it listens at one address: */
+	struct origin listens;
+	uint64_t host_number;
+	unsigned n_telling; /* tasks of nfs_holders.c */
 	/* nfs_clients.c */
 	struct htab clients;
 	struct list clients_by_use;
@@ -277,7 +295,10 @@ uint16_t portmap_port_of(struct gateway *g, const struct origin *host, uint32_t 
 void rpcbind_set(struct gateway *g, const struct rpc_program *p);
 void rpcbind_unset(struct gateway *g, const struct rpc_program *p);
 
-/* ---- nlm_wait.c ---- */
+/* ---- nlm_files.c, nlm_wait.c ---- */
+
+/* Forgets its locks, which the servers have taken away. */
+void nlm_forget_session(struct nfs_session *s);
 
 void nlm_cancel_all(struct gateway *g); /* no lock is waited for any more */
 
@@ -294,28 +315,23 @@ void replay_end(struct gateway *g);
 
 /* ---- nfs_sessions.c ---- */
 
-struct nfs_session {
-	struct hnode node;
-	struct list link; /* in g->sessions_by_use while refs is 0 */
-	struct gateway *g;
-	struct origin from, to; /* the client, and the address at which it called */
-	struct sheaf *fs;
-	unsigned refs, locked_files;
-	uint64_t used;
-	bool is_listed; /* by holders_add() */
-};
 int nfs_sessions_init(struct gateway *g);
-/* NULL: out of memory; nfs_session_put() after use. */
+/* nfs_session_put() after use. */
 struct nfs_session *nfs_session_get(struct gateway *g, const struct origin *from,
 				    const struct origin *to);
 void nfs_session_put(struct nfs_session *s);
 void nfs_sessions_sweep(struct gateway *g, uint64_t now); /* ends idle ones */
+/* Ends those of clients that use an address which this host does not have any more. */
+void nfs_sessions_leave(struct gateway *g);
 void nfs_sessions_end(struct gateway *g);
+/* Does a client reach this gateway at this address? */
+bool address_is_ours(const struct gateway *g, const struct origin *o);
+/* A number of this host for an address that other hosts have, too (127.0.0.1); else 0. */
+uint64_t address_place(const struct gateway *g, const struct origin *o);
 
 /* ---- nfs_holders.c: clients that hold locks ---- */
 
-int holders_add(struct nfs_session *s); /* before its first lock. 0 or -errno */
-void holders_remove(struct nfs_session *s);
+void holders_add(struct nfs_session *s); /* before its first lock */
 /* Makes the sessions of listed clients that use an address of this host. */
 void holders_resume(struct gateway *g);
 

@@ -115,11 +115,8 @@ static void nlm_lock_call(struct nfs_call *c)
 		r->status = NLM_BLOCKED; /* a retransmission */
 		return;
 	}
-	e = holders_add(c->session);
-	if (e)
-		log_warn("nfs", "a client with locks cannot be noted: %s", error_text(e));
-	if (!e)
-		e = nlm_file_get(c, &h, a->exclusive, &f);
+	holders_add(c->session);
+	e = nlm_file_get(c, &h, a->exclusive, &f);
 	if (!e) {
 		e = nlm_lock(f, host, &l, false);
 		if (e == -EAGAIN && a->block)
@@ -156,7 +153,7 @@ static void nlm_unlock_call(struct nfs_call *c)
 		return;
 	f = nlm_file_find(c, &h);
 	/* the lock may have been taken through a gateway that died */
-	if (!f && sheaf_inherited(c->fs, true) && nlm_file_get(c, &h, false, &f) &&
+	if (!f && sheaf_inherited(c->fs, SHEAF_INHERITED_KNOWN) && nlm_file_get(c, &h, false, &f) &&
 	    nlm_file_get(c, &h, true, &f))
 		r->status = NLM_FAILED;
 	if (!f)
@@ -166,12 +163,15 @@ static void nlm_unlock_call(struct nfs_call *c)
 }
 
 /* The client has restarted. Locks that its session got from a gateway that died are not known here:
- * they end with the session. */
+ * the servers end them. */
 static void free_host(struct nfs_call *c, const struct wire_bytes *host)
 {
+	/* also if this gateway has not made it yet: holders_resume() may be about to */
+	struct nfs_session *s = nfs_session_get(c->g, &c->from, &c->to);
+
 	nlm_free_host(c->g, host_of(host));
-	if (sheaf_inherited(c->fs, true))
-		sheaf_bye(c->fs);
+	sheaf_inherited(s->fs, SHEAF_INHERITED_DROP);
+	nfs_session_put(s);
 }
 
 static void nlm_free_all(struct nfs_call *c)

@@ -112,6 +112,7 @@ int nlm_unlock(struct nlm_file *f, uint64_t host, const struct sheaf_lock *l)
 
 struct host_walk {
 	uint64_t host;
+	const struct nfs_session *session;
 	struct nlm_file *found;
 };
 
@@ -156,6 +157,32 @@ void nlm_free_host(struct gateway *g, uint64_t host)
 		if (w.found) {
 			w.found->refs++;
 			free_one(w.found, host);
+			nlm_file_put(w.found);
+		}
+	} while (w.found);
+}
+
+/* ---- the locks of a session that is lost ---- */
+
+static void find_of_session(struct hnode *n, void *arg)
+{
+	struct nlm_file *f = container_of(n, struct nlm_file, node);
+	struct host_walk *w = arg;
+
+	if (f->session == w->session && !list_empty(&f->held))
+		w->found = f;
+}
+
+void nlm_forget_session(struct nfs_session *s)
+{
+	struct host_walk w = { .session = s };
+
+	do {
+		w.found = NULL;
+		htab_walk(&s->g->locked_files, find_of_session, &w);
+		if (w.found) {
+			w.found->refs++;
+			ranges_free(&w.found->held);
 			nlm_file_put(w.found);
 		}
 	} while (w.found);

@@ -29,11 +29,13 @@ void replay_name(struct nfs_call *c)
 {
 	static const char purpose[] = "call";
 	const uint32_t what[] = { c->head.xid, c->head.program, c->head.procedure, c->uid, c->gid };
+	uint64_t place = address_place(c->g, &c->from);
 	uint8_t mac[MAC_BYTES];
 
 	mac_make_with(mac, c->g->handle_key,
 		      (struct mac_part[]){ { purpose, sizeof(purpose) },
 					   { c->from.addr, 16 },
+					   { &place, sizeof(place) },
 					   { what, sizeof(what) },
 					   { c->in->p + c->args_at, c->in_len - c->args_at },
 					   { NULL, 0 } });

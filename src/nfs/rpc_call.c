@@ -238,13 +238,9 @@ void call_execute(struct nfs_call *c)
 	if (!dispatch(c))
 		return;
 	c->conf = conf_take(c->g);
-	if (c->program->in_session && c->proc->run) {
-		c->session = nfs_session_get(c->g, &c->from, &c->to);
-		c->fs = c->session ? c->session->fs : NULL;
-	}
 	c->args = call_alloc(c, MAX(c->proc->args_size, 1));
 	c->res = call_alloc(c, MAX(c->proc->res_size, 1));
-	if (!c->args || !c->res || !c->fs)
+	if (!c->args || !c->res)
 		refuse(c, RPC_SYSTEM_ERROR);
 	else if (c->proc->args && !c->proc->args(&x, c->args))
 		refuse(c, RPC_BAD_ARGUMENTS);

@@ -252,8 +252,13 @@ static int replay_refused(struct sreq *s)
 int sreq_replay(struct sreq *s)
 {
 	const struct wire_bytes *call = &s->head.call_id;
-	struct slot_key k = { s->head.session, s->head.slot, s->head.sequence, digest_of(s),
-			      call->len ? call->p : NULL };
+	struct env *e = s->srv->loop->env;
+	struct slot_key k = { s->head.session,
+			      s->head.slot,
+			      s->head.sequence,
+			      digest_of(s),
+			      call->len ? call->p : NULL,
+			      (int64_t)e->clock->wall(e) };
 	int r = meta_replay(s->srv->meta, &k, &s->change.res, &s->arena);
 
 	return r == -EKEYREJECTED ? replay_refused(s) : r;

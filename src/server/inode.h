@@ -84,7 +84,8 @@ int lock_claim(struct sreq *s, struct inode *i); /* takes the locks of a RECLAIM
 bool lock_parked(const struct sreq *s);
 /* All locks of `from`; returns their number. */
 uint32_t locks_pass(struct session *from, struct session *to);
-void locks_kept_drop(struct session *ss); /* the locks that were passed to it */
+/* The locks that were passed to it: how many are left; `drops` ends them. */
+uint32_t locks_kept(struct session *ss, bool drops);
 void locks_kept_free(struct server *srv); /* as a crash would */
 
 /* ---- op_append.c ---- */

@@ -278,8 +278,12 @@ static uint32_t pass(struct inode *i, uint64_t open, struct session *from, struc
 
 static void keep(struct session *ss, struct inode *i)
 {
-	struct kept_locks *k = malloc(sizeof(*k));
+	struct kept_locks *k;
 
+	list_for_each(k, &ss->kept, link)
+		if (k->inode == i)
+			return;
+	k = malloc(sizeof(*k));
 	if (!k) {
 		log_warn("server", "out of memory: locks of %s are lost", ss->client);
 		for (int n = 0; n < LOCK_SPACES; n++)
@@ -310,21 +314,36 @@ uint32_t locks_pass(struct session *from, struct session *to)
 	return all;
 }
 
-void locks_kept_drop(struct session *ss)
+static uint32_t count_kept(const struct session *ss, const struct inode *i)
 {
-	struct list *it;
+	const struct range *r;
+	uint32_t n = 0;
 
-	while ((it = list_pop(&ss->kept))) {
-		struct kept_locks *k = list_entry(it, struct kept_locks, link);
+	for (int k = 0; k < LOCK_SPACES; k++)
+		list_for_each(r, &i->locks[k].held, link)
+			n += r->session == ss->id && !r->open;
+	return n;
+}
 
-		for (int n = 0; n < LOCK_SPACES; n++)
+uint32_t locks_kept(struct session *ss, bool drops)
+{
+	struct kept_locks *k, *tmp;
+	uint32_t all = 0, n;
+
+	list_for_each_safe(k, tmp, &ss->kept, link) {
+		for (int i = 0; drops && i < LOCK_SPACES; i++)
 			usage_give(&ss->held, LIMIT_LOCKS,
-				   ranges_drop(&k->inode->locks[n].held, ss->id, 0));
-		lock_searches_begin(&k->inode->srv->locks, k->inode->srv->loop->now);
+				   ranges_drop(&k->inode->locks[i].held, ss->id, 0));
+		n = count_kept(ss, k->inode);
+		all += n;
+		if (n)
+			continue;
 		lock_released(k->inode);
 		inode_put(k->inode);
+		list_del(&k->link);
 		free(k);
 	}
+	return all;
 }
 
 void locks_kept_free(struct server *srv)

@@ -33,7 +33,7 @@ static struct session *older_of(struct sreq *s)
 				      session_named(&s->srv->sessions, a->name.p) :
 				      NULL;
 
-	return old && old->held.key == link_key_account(s->link) ? old : NULL;
+	return old && old->held.key == s->link->held.key ? old : NULL;
 }
 
 static void check(struct sreq *s)
@@ -63,12 +63,10 @@ static void check(struct sreq *s)
 		return;
 	st->id = new_id(s->srv);
 	old = older_of(s);
-	if (old) { /* what it has asked for ends first */
-		st->older = old->id;
-		if (old->link && old->link != s->link)
-			link_close(old->link, -ECONNRESET);
+	if (old && old->link && old->link != s->link)
+		link_close(old->link, -ECONNRESET);
+	if (old) /* what it has asked for ends first */
 		session_quiesce(old, &st->wait, &s->q);
-	}
 	if (!s->srv->meta ||
 	    s->link->role == LINK_SERVER) /* not durable: requests of servers are safe to repeat */
 		return;
@@ -122,19 +120,19 @@ static int own(struct sreq *s, struct session *ss)
 	return 0;
 }
 
-/* Gives the session its name, and the locks of an older one. */
+/* Gives the session its name, and the locks of an older one: that of check(), or one that was made
+ * meanwhile. */
 static void name_session(struct sreq *s, struct session *ss)
 {
 	const struct wire_session_args *a = s->args;
-	struct session_state *st = s->op;
-	struct session *old = st->older ? session_find(&s->srv->sessions, st->older) : NULL;
+	struct session *old = ss->is_named ? NULL : older_of(s);
 
-	if (old && !old->doomed) {
+	if (old && old != ss) {
 		((struct wire_session_res *)s->res)->inherited = locks_pass(old, ss);
 		task_end_session(s->srv, old);
 	}
-	if (a->name.len == SESSION_NAME && !session_named(&s->srv->sessions, a->name.p))
-		memcpy(ss->name, a->name.p, SESSION_NAME);
+	if (a->name.len == SESSION_NAME)
+		session_set_name(ss, a->name.p);
 }
 
 static int attach(struct sreq *s)
@@ -197,6 +195,15 @@ static bool step(struct req *q)
 }
 
 const struct req_ops session_open_ops = REQ_OPS("session", step, REPLY, names);
+
+int do_kept(struct sreq *s)
+{
+	const struct wire_kept_args *a = s->args;
+	struct wire_kept_res *r = s->res;
+
+	r->n = locks_kept(s->session, a->drops);
+	return 0;
+}
 
 int do_bye(struct sreq *s)
 {

@@ -9,7 +9,6 @@ struct session_state {
 	struct session_wait wait;
 	struct session *found;
 	uint64_t id;
-	uint64_t older; /* session whose locks the new one gets; 0: none */
 	uint8_t mac[16];
 	bool resumed;
 	bool first; /* no other OP_SESSION was active on its link */

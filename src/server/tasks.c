@@ -372,7 +372,7 @@ static void drop_opens(struct session *ss)
 
 	while ((o = list_first(&ss->opens, struct open_file, in_session)))
 		open_lose(o);
-	locks_kept_drop(ss);
+	locks_kept(ss, true);
 }
 
 /* The record could not be written: tries again after a pause. */

@@ -510,6 +510,7 @@ static void write_corpus(void)
 	struct wire_append_args room = { files[1], 12, 7, 0, 5000 };
 	struct wire_appended_args appended = { files[1], 12, 5 };
 	struct wire_durable_args fsync_ = { files[1], false }, durable = { files[1], true };
+	struct wire_kept_args kept = { true };
 	struct wire_mknod_args mknod_ = { fresh, S_IFIFO, 0, 022 };
 	struct wire_prepare_args prepare = { 77, 0, 0, { 0, NULL } };
 	struct wire_finish_args finish = { 77, true };
@@ -570,6 +571,7 @@ static void write_corpus(void)
 		void *args;
 		uint8_t g;
 	} rows[] = {
+		{ "kept", OP_KEPT, &kept, 0 },
 		{ "ping", OP_PING, &none, 0 },
 		{ "session", OP_SESSION, &session, 0 },
 		{ "bye", OP_BYE, &none, 0 },

@@ -24,8 +24,8 @@ extern const struct scenario scenes_basic[], scenes_names[], scenes_data[], scen
 	scenes_rename[], scenes_host[], scenes_acl[], scenes_join[], scenes_sieve[], scenes_links[],
 	scenes_shares[], scenes_hostile[], scenes_guests[], scenes_bank[], scenes_gateway[];
 
-/* Runs the seeds from `first` to `end` - 1. Returns 0, or 1 after printing what is wrong. name NULL:
- * all scenarios. */
+/* Runs the seeds from `first` to `end` - 1. Returns 0, or 1 after printing what is wrong. name
+ * NULL: all scenarios. */
 int scenarios_run(const char *name, uint64_t first, uint64_t end, const struct world_opts *o);
 
 /* The situation that the scenario tests has occurred. */

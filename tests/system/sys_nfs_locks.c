@@ -309,6 +309,30 @@ static void a_restarted_client_loses_inherited_locks(void)
 	CHECK_EQ(sheaf_close(f), 0);
 }
 
+/* Somebody made the directory in which gateways note clients: it is not used, and locks work. */
+static void a_directory_of_a_user_is_not_used(void)
+{
+	const struct sheaf_cred user = { .uid = 1000, .gid = 1000 };
+	struct sheaf_handle dir, root = sheaf_root(fs);
+	struct sheaf_dirent d;
+	struct stat st;
+
+	CHECK_EQ(sheaf_h_lookup(fs, NULL, root, ".sheaf-nfs", &dir, &st), 0);
+	CHECK(st.st_uid == 0 && (st.st_mode & 07777) == 0700);
+	while (sheaf_h_readdir(fs, NULL, dir, 0, &d, 1) == 1)
+		CHECK_EQ(sheaf_h_unlink(fs, NULL, dir, d.name), 0);
+	CHECK_EQ(sheaf_h_rmdir(fs, NULL, root, ".sheaf-nfs"), 0);
+	CHECK_EQ(sheaf_h_mkdir(fs, &user, root, ".sheaf-nfs", 0777, &dir, &st), 0);
+	next_gateway(SIGTERM);
+	dial_again();
+	CHECK_EQ(lock(0, 0, 10, true, false), NLM_OK);
+	CHECK_EQ(unlock(0, 0, 10), NLM_OK);
+	CHECK_EQ(sheaf_h_readdir(fs, NULL, dir, 0, &d, 1), 0);
+	CHECK_EQ(sheaf_h_rmdir(fs, NULL, root, ".sheaf-nfs"), 0);
+	next_gateway(SIGTERM);
+	dial_again();
+}
+
 /* Another gateway at another address is another server to the client: it inherits nothing. */
 static void clients_of_two_gateways_have_two_sessions(void)
 {
@@ -456,7 +480,7 @@ SYS_MAIN(NULL, begin, end, TEST(locks_of_owners_conflict), TEST(locks_of_sheaf_c
 	 TEST(a_waiting_lock_is_granted_by_a_call), TEST(a_cancelled_lock_is_not_granted),
 	 TEST(a_restarted_client_loses_its_locks), TEST(locks_outlive_the_gateway),
 	 TEST(without_a_gateway_locks_end_with_the_lease),
-	 TEST(a_restarted_client_loses_inherited_locks),
+	 TEST(a_restarted_client_loses_inherited_locks), TEST(a_directory_of_a_user_is_not_used),
 	 TEST(clients_of_two_gateways_have_two_sessions), TEST(status_monitors_are_told),
 	 TEST(stale_and_foreign_files_are_refused), TEST(the_portmapper_knows_the_port),
 	 TEST(rpcbind_tells_the_address))

@@ -30,7 +30,7 @@ static int replay(uint64_t session, uint32_t slot, uint32_t seq, struct wire_rec
 {
 	static const uint8_t digest[DIGEST_BYTES];
 
-	return meta_replay(f.m, &(struct slot_key){ session, slot, seq, digest, NULL }, res,
+	return meta_replay(f.m, &(struct slot_key){ session, slot, seq, digest, NULL, 0 }, res,
 			   &f.arena);
 }
 
@@ -126,6 +126,8 @@ static struct wire_record of_call(struct wire_record r, uint64_t number, uint32_
 	return r;
 }
 
+static int64_t f_now; /* of replay_call() */
+
 static int replay_call(uint64_t number, struct wire_record_res *res)
 {
 	static const uint8_t digest[DIGEST_BYTES];
@@ -133,7 +135,7 @@ static int replay_call(uint64_t number, struct wire_record_res *res)
 
 	memset(id, 'c', sizeof(id));
 	memcpy(id, &number, sizeof(number));
-	return meta_replay(f.m, &(struct slot_key){ 9, 0, 1, digest, id }, res, &f.arena);
+	return meta_replay(f.m, &(struct slot_key){ 9, 0, 1, digest, id, f_now }, res, &f.arena);
 }
 
 static void a_call_is_executed_once_whichever_session_repeats_it(void)
@@ -164,6 +166,34 @@ static void a_call_is_executed_once_whichever_session_repeats_it(void)
 	r.session = 2;
 	CHECK_EQ(metadb_apply(&f, &r).status, EEXIST);
 	CHECK_EQ(replay_call(2, &again), -ENOENT); /* a refusal changed nothing, and is not kept */
+	metadb_end(&f);
+}
+
+static void an_answer_to_a_call_ages(void)
+{
+	struct wire_record_res res;
+	struct wire_record r;
+
+	metadb_start(&f);
+	new_session(1);
+	r = of_call(rec_name(&f, REC_CREATE, metadb_root, "file"), 1, 1);
+	r.flags = REC_EXCL;
+	CHECK_EQ(metadb_apply(&f, &r).status, 0);
+	f_now = r.time + ANSWER_AGE;
+	CHECK_EQ(replay_call(1, &res), 0);
+	f_now++;
+	CHECK_EQ(replay_call(1, &res), -ENOENT);
+	f_now = 0;
+	r.sequence++;
+	r.time += ANSWER_AGE + 1; /* its client has restarted, and numbers its calls as before */
+	CHECK_EQ(metadb_apply(&f, &r).status, EEXIST);
+	r = of_call(rec_name(&f, REC_UNLINK, metadb_root, "file"), 1, 3);
+	r.time += 2 * ANSWER_AGE;
+	CHECK_EQ(metadb_apply(&f, &r).status, 0);
+	f_now = r.time + 1;
+	CHECK_EQ(replay_call(1, &res), 0); /* the new answer replaces the old one */
+	CHECK_EQ(res.created, 0);
+	f_now = 0;
 	metadb_end(&f);
 }
 
@@ -601,8 +631,8 @@ static void the_real_writer_thread_groups_what_comes_meanwhile(void)
 
 TEST_MAIN(TEST(sessions_are_durable), TEST(a_retry_gets_the_same_answer_and_has_no_second_effect),
 	  TEST(failures_are_stored_too), TEST(a_call_is_executed_once_whichever_session_repeats_it),
-	  TEST(the_oldest_answers_to_calls_go), TEST(sequences_wrap_around),
-	  TEST(the_end_of_a_session_takes_its_slots_and_no_others),
+	  TEST(an_answer_to_a_call_ages), TEST(the_oldest_answers_to_calls_go),
+	  TEST(sequences_wrap_around), TEST(the_end_of_a_session_takes_its_slots_and_no_others),
 	  TEST(many_records_are_one_transaction), TEST(retries_within_one_transaction_execute_once),
 	  TEST(submitting_while_both_batches_are_out), TEST(closing_finishes_what_is_queued),
 	  TEST(a_crash_before_the_commit_leaves_nothing), TEST(a_crash_after_the_commit_leaves_all),

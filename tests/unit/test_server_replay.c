@@ -366,6 +366,7 @@ static void trials_of_open_files(void)
 	struct wire_cap_args cap[2] = { { h, CAP_READ }, { h, CAP_READ | CAP_WRITE } };
 	struct wire_reclaim_args reclaim[2] = { { .h = h, .id = 1, .flags = OPEN_READ },
 						{ .h = h, .id = 9, .flags = OPEN_WRITE } };
+	struct wire_kept_args kept[2] = { { false }, { true } };
 	struct wire_lock_args lock[2] = {
 		{ h, 1, 1, { .owner = 1, .last = 9, .kind = LOCK_EXCLUSIVE }, 0 },
 		{ h, 1, 1, { .owner = 1, .last = 19, .kind = LOCK_EXCLUSIVE }, 0 }
@@ -379,6 +380,7 @@ static void trials_of_open_files(void)
 	TRIAL(OP_RECLAIM, ANY_STATUS, reclaim);
 	TRIAL(OP_LOCK, 0, lock);
 	TRIAL(OP_LOCK_TEST, 0, lock);
+	TRIAL(OP_KEPT, 0, kept);
 }
 
 static void trials_of_data(void)

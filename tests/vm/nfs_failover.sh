@@ -30,7 +30,6 @@ gateway() {
 takes() {
 	ip -n "$1" address add 10.8.0.9/24 dev eth0 || fail "no address for $1"
 	ip neigh flush dev br0
-	bridge fdb flush dev br0 2>/dev/null
 	on s0 ip neigh flush dev eth0
 }
 host gw1 10.8.0.2
