@@ -15,7 +15,8 @@
 #include "net/peer_private.h"
 #include "net/rdma.h"
 
-#define ATTACH_NS (5 * NSEC_PER_SEC)
+#define ATTACH_MIN_NS (5 * NSEC_PER_SEC) /* for the answer to ATTACH: a quarter of the timeout */
+#define ATTACH_MAX_NS (60 * NSEC_PER_SEC)
 #define RETRY_NS (30 * NSEC_PER_SEC) /* on TCP, after RDMA failed */
 #define RETRY_LATER_NS (120 * NSEC_PER_SEC) /* the same, after a further failure */
 /* Until a host is tried again whose address did not answer: doubles, and is the shortest again
@@ -421,6 +422,12 @@ bool rdma_is_due(const struct peer *p)
 	       p->net->loop->now >= p->rdma_retry_at;
 }
 
+/* Calls wait meanwhile: enough of their time is left for TCP. */
+static uint64_t attach_ns(const struct net *n)
+{
+	return MIN(MAX(n->id.timeout_ms * NSEC_PER_MSEC / 4, ATTACH_MIN_NS), ATTACH_MAX_NS);
+}
+
 static void attach_over(struct timer *t)
 {
 	struct rdma_link *r = container_of(t, struct rdma_link, stall);
@@ -455,7 +462,7 @@ int rdma_attach(struct link *l)
 	rdma_reg_open(r->dev);
 	m = msg_encode(l->net, XDR_ANY(xdr_wire_attach), &a, NULL, NULL);
 	r->stall.fire = attach_over;
-	if (!m || timer_set(l->net->loop, &r->stall, l->net->loop->now + ATTACH_NS)) {
+	if (!m || timer_set(l->net->loop, &r->stall, l->net->loop->now + attach_ns(l->net))) {
 		msg_free(m);
 		return -ENOMEM;
 	}

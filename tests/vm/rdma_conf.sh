@@ -4,6 +4,7 @@
 set -u
 . "$SHEAF_SOURCE/tests/system/session.inc"
 . "$SHEAF_SOURCE/tests/vm/rdma.inc"
+timeout=240
 
 # row LINE ROUTE [REASON]
 row() {

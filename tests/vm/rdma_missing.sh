@@ -4,6 +4,7 @@
 set -u
 . "$SHEAF_SOURCE/tests/system/session.inc"
 . "$SHEAF_SOURCE/tests/vm/rdma.inc"
+timeout=240
 
 serve 10.9.0.1 "device = rxe0"
 client "device = rxe1"
