@@ -394,7 +394,7 @@ static int go_without(struct link *l, const char *why, size_t len)
 	strcpy(p->rdma_why, text);
 	if (l->rdma)
 		detach(l->rdma);
-	if (p->rdma_retry_at && p->rdma_retry_at <= l->net->loop->now) /* it has worked before */
+	if (p->rdma_retry_at && p->rdma_retry_at <= l->net->loop->now) /* it asks now and then */
 		p->rdma_retry_at = l->net->loop->now + RETRY_LATER_NS;
 	if (l->net->rdma.is_required) {
 		if (is_news)
