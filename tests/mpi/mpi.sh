@@ -6,6 +6,12 @@ start_servers
 programs_of=(25 40 10) # with 1, 2 and 4 processes
 [ "${SHEAF_TEST_LONG-}" = 1 ] && programs_of=(700 900 400) limit=7200
 
+if [ "${mpis[0]}" = mpich ]; then
+	echo "the library that lets idle processes of MPICH sleep takes the place of UCX's function"
+	python3 -c "import ctypes, sys; ctypes.CDLL(sys.argv[1]).ucp_worker_progress" "$bin/../bench/mpi/mpich/libmpi-idle-yield.so" ||
+		fail "it does not"
+fi
+
 echo "random programs have the results that the standard and the MPI library's own MPI-IO give"
 for mpi in "${mpis[@]}"; do
 	reference=

@@ -11,7 +11,7 @@
 
 #define IDLE_POLLS 64 /* before it sleeps */
 
-unsigned ucp_worker_progress(void *worker);
+__attribute__((visibility("default"))) unsigned ucp_worker_progress(void *worker);
 
 unsigned ucp_worker_progress(void *worker)
 {
