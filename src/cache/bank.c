@@ -1,12 +1,7 @@
-/* The bank of a client: workers that speak with the daemons, and whether asking them pays.
+/* The bank of a client: workers that speak with the daemons.
  *
  * A worker has its own connections. It starts when all others are busy. A conversation is lent to
  * its worker until done() runs on the loop.
- *
- * Does asking pay? Accesses that were not asked for tell what the servers take, by size. What
- * asking saves or costs is added up; while the sum is negative no access is asked for, and each
- * other access adds a part of its time. So asking is to cost a tenth of the time at most
- * where nothing is found, and where it pays all accesses are asked for.
  *
  * Threads: the loop's, but for what is marked as the worker's. Buffers: borrowed; those of stores
  * are the bank's. Errors: none of an access; what goes wrong is counted, and nothing is found. */
@@ -18,12 +13,6 @@
 #define STORE_BYTES_MAX (16 * MIB) /* under way */
 #define LIMIT 4 /* times the timeout of a daemon: how long a conversation may take */
 #define TICKET_SECONDS 1 /* how long a client may take to fill */
-#define SIZES 24 /* classes of accesses: powers of two */
-#define SAVED_MAX ((int64_t)(20 * NSEC_PER_MSEC))
-#define LOST_MAX ((int64_t)(20 * NSEC_PER_MSEC))
-#define PATIENCE_MIN (8 * NSEC_PER_MSEC)
-#define PATIENCE_MAX (500 * NSEC_PER_MSEC)
-#define PLAIN_EVERY 64 /* accesses: one is not asked for, to see what the servers take now */
 
 struct bank_worker {
 	struct bank *b;
@@ -45,10 +34,8 @@ struct bank {
 	bool is_broken; /* no memory for a further worker: those that run do */
 	bool is_stopped;
 	struct bank_counts counts;
-	uint64_t plain_ns[SIZES]; /* what accesses take without the bank; 0: not known */
-	uint64_t n_plain; /* accesses since the last one that was not asked for */
-	int64_t saved; /* ns */
-	bool asks_always;
+	struct bank_choice choice;
+	bool is_probing;
 };
 
 static int worker_begin(struct bank *b, struct bank_worker *w, char *why, size_t why_len)
@@ -139,6 +126,11 @@ struct bank_counts *bank_counts(struct bank *b)
 	return &b->counts;
 }
 
+struct bank_choice *bank_choice(struct bank *b)
+{
+	return &b->choice;
+}
+
 uint32_t bank_block_bytes(const struct bank *b)
 {
 	return b->conf.block;
@@ -163,6 +155,11 @@ static unsigned choose_worker(struct bank *b)
 }
 
 /* ---- conversations ---- */
+
+static uint64_t clock_of(const struct bank *b)
+{
+	return b->loop->env->clock->now(b->loop->env);
+}
 
 struct bank_call *bank_call_new(struct bank *b, const struct bank_state *s, size_t n)
 {
@@ -209,6 +206,7 @@ static void submit(struct bank_call *c, void (*run)(struct job *j), void (*done)
 	c->job.done = done;
 	c->worker = choose_worker(b);
 	c->failures = c->bad = 0;
+	c->began = clock_of(b);
 	b->workers[c->worker].busy++;
 	b->loop->env->exec->worker_submit(b->workers[c->worker].w, &c->job);
 }
@@ -276,8 +274,9 @@ static void find(struct job *j)
 			      seal_open(w->x, e[i].key, e[i].value, e[i].length, k->data) == 0;
 		c->bad += !k->is_found;
 	}
-	if (!c->failures)
+	if (!c->failures && !c->is_probe)
 		take_ticket(w, c);
+	c->ended = clock_of(c->bank);
 }
 
 static void found(struct job *j)
@@ -322,7 +321,31 @@ void bank_find(struct bank_call **owner, struct req *q)
 	submit(c, find, found);
 }
 
-/* The worker's. */
+static void probed(struct job *j)
+{
+	struct bank_call *c = container_of(j, struct bank_call, job);
+
+	count(c);
+	c->bank->is_probing = false;
+	choice_note_ask(&c->bank->choice, c->class, c->ended - c->began, c->failures);
+	bank_call_free(c);
+}
+
+void bank_probe(struct bank_call *c, unsigned class)
+{
+	struct bank *b = c->bank;
+
+	if (b->is_stopped || b->is_probing) {
+		bank_call_free(c);
+		return;
+	}
+	b->is_probing = true;
+	c->is_probe = true;
+	c->class = class;
+	submit(c, find, probed);
+}
+
+/* The worker's. The first block is stored last: other clients that wait for it then find all. */
 static void store(struct job *j)
 {
 	struct bank_call *c = container_of(j, struct bank_call, job);
@@ -332,7 +355,7 @@ static void store(struct job *j)
 	uint64_t nonce[2];
 
 	env->clock->random(env, nonce, sizeof(nonce));
-	for (size_t i = 0; i < c->n; i++) {
+	for (size_t i = c->n; i-- > 0;) {
 		const struct bank_block *k = &c->blocks[i];
 		int r;
 
@@ -393,56 +416,4 @@ void bank_store(struct bank_call *c)
 void bank_give_up(struct bank_call *c)
 {
 	submit_store(c, drop_ticket);
-}
-
-/* ---- does asking pay? ---- */
-
-static uint64_t *plain_of(struct bank *b, uint64_t bytes)
-{
-	unsigned i = 0;
-
-	while (bytes > 1 && i < SIZES - 1) {
-		bytes >>= 1;
-		i++;
-	}
-	return &b->plain_ns[i];
-}
-
-void bank_ask_always(struct bank *b)
-{
-	b->asks_always = true;
-}
-
-uint64_t bank_patience(struct bank *b, uint64_t bytes)
-{
-	return MAX(PATIENCE_MIN, MIN(2 * *plain_of(b, bytes), PATIENCE_MAX));
-}
-
-bool bank_is_worth(struct bank *b, uint64_t bytes)
-{
-	bool is_worth = b->asks_always ||
-			(*plain_of(b, bytes) && b->saved >= 0 && ++b->n_plain % PLAIN_EVERY);
-
-	b->counts.skipped += !is_worth;
-	return is_worth;
-}
-
-static int64_t clamp(int64_t x)
-{
-	return MAX(MIN(x, SAVED_MAX), -LOST_MAX);
-}
-
-void bank_note_plain(struct bank *b, uint64_t bytes, uint64_t ns)
-{
-	uint64_t *mean = plain_of(b, bytes);
-
-	*mean = *mean ? *mean - *mean / 8 + ns / 8 : ns;
-	if (b->saved < 0)
-		b->saved = clamp(b->saved + (int64_t)ns / 12);
-}
-
-void bank_note_asked(struct bank *b, uint64_t bytes, uint64_t ns)
-{
-	b->counts.ask_ns += ns;
-	b->saved = clamp(b->saved + (int64_t)*plain_of(b, bytes) - (int64_t)ns);
 }

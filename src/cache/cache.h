@@ -33,6 +33,7 @@ int bank_new(struct loop *l, const struct conf_bank *conf, const uint8_t key[KEY
 void bank_stop(struct bank *b);
 void bank_free(struct bank *b); /* after bank_stop(); b may be NULL in both */
 struct bank_counts *bank_counts(struct bank *b); /* its user adds hits, bytes and waits */
+struct bank_choice *bank_choice(struct bank *b);
 uint32_t bank_block_bytes(const struct bank *b);
 
 /* What determines the bytes of a file's blocks. */
@@ -66,6 +67,9 @@ struct bank_call {
 	unsigned worker;
 	bool has_ticket; /* some are missing, and no other client fills them */
 	bool is_taken; /* some are missing, and another client fills them */
+	bool is_probe;
+	unsigned class; /* of a probe */
+	uint64_t began, ended;
 	uint32_t failures, bad, filled;
 };
 /* With room for n blocks. NULL: no memory. */
@@ -80,13 +84,43 @@ void bank_store(struct bank_call *c);
 /* Gives the ticket back: nothing is stored. Takes the call. */
 void bank_give_up(struct bank_call *c);
 
-void bank_ask_always(struct bank *b); /* whether it pays or not */
-/* Would asking pay? Asking may lose a tenth of the time that accesses take without the bank. */
-bool bank_is_worth(struct bank *b, uint64_t bytes);
-/* How long to wait for another client that fills, in ns. */
-uint64_t bank_patience(struct bank *b, uint64_t bytes);
-void bank_note_asked(struct bank *b, uint64_t bytes, uint64_t ns); /* how long it took with it */
-void bank_note_plain(struct bank *b, uint64_t bytes, uint64_t ns); /* and without it */
+/* Measures a conversation about these blocks; nothing waits for it. Takes the call. */
+void bank_probe(struct bank_call *c, unsigned class);
+
+/* ---- choice.c: does asking pay? ---- */
+
+#define BANK_SIZES 24 /* classes of reads: powers of two */
+#define BANK_ATTR BANK_SIZES /* the class of attributes */
+#define BANK_CLASSES (BANK_SIZES + 1)
+
+/* Accesses of one class. Times are means, in ns; 0: not known. */
+struct bank_class {
+	uint64_t plain_ns, ask_ns; /* of accesses by the servers; of conversations with the bank */
+	uint32_t n_plain, n_ask; /* samples, up to the weight of the mean */
+	uint64_t unprobed; /* ns of accesses since the last probe */
+	uint64_t unplain; /* ns of accesses since the last one that did not ask */
+	uint32_t n_asked; /* since then */
+	bool is_faster; /* the bank, by so much that asking may pay */
+};
+struct bank_choice {
+	struct bank_class classes[BANK_CLASSES];
+	int64_t saved; /* ns */
+	uint64_t fill_ns; /* how long clients fill */
+	bool asks_always;
+};
+unsigned choice_class(uint64_t bytes);
+/* Should this access ask? */
+bool choice_asks(struct bank_choice *k, unsigned class);
+/* Should the bank be measured after this access, which did not ask? */
+bool choice_probes(const struct bank_choice *k, unsigned class);
+void choice_note_plain(struct bank_choice *k, unsigned class, uint64_t ns);
+/* A conversation took this long; some daemons failed in it. */
+void choice_note_ask(struct bank_choice *k, unsigned class, uint64_t ns, bool has_failed);
+/* An access that asked took this long in all. */
+void choice_note_asked(struct bank_choice *k, unsigned class, uint64_t ns);
+/* How long to wait for another client that fills, in ns; how long one took, or was waited for. */
+uint64_t choice_patience(const struct bank_choice *k, unsigned class);
+void choice_note_fill(struct bank_choice *k, uint64_t ns);
 
 /* ---- seal.c: names and values ---- */
 

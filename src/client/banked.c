@@ -43,8 +43,10 @@ struct banked {
 	size_t n_missing, n_ahead; /* n_ahead: room for blocks behind those of the access */
 	uint64_t patience; /* how long it waits for another client's fill, in ns */
 	uint64_t pause_ns; /* the next pause */
+	bool has_waited;
 	struct timer pause;
-	uint64_t began;
+	uint64_t began, find_began;
+	unsigned class;
 	int64_t result;
 };
 
@@ -80,7 +82,7 @@ int client_bank_open(struct client *c)
 		r = bank_new(c->loop, &conf->bank, key, &conf->fs_id, &c->bank, why, why_len);
 	explicit_bzero(key, sizeof(key));
 	if (!r && wish && strcmp(wish, "always") == 0)
-		bank_ask_always(c->bank);
+		bank_choice(c->bank)->asks_always = true;
 	return r;
 }
 
@@ -331,23 +333,24 @@ static bool is_same_state(struct cop *op)
 	       r->at.size == f->opened_size && r->cap.epoch == b->epoch && f->cap.epoch == b->epoch;
 }
 
+static uint64_t clock_of(const struct cop *op)
+{
+	return op->c->loop->env->clock->now(op->c->loop->env);
+}
+
 /* Stores what was fetched, or gives the ticket to others. */
 static void end_fill(struct cop *op, bool is_valid)
 {
 	struct banked *b = op->state;
 
 	if (is_valid) {
+		choice_note_fill(bank_choice(op->c->bank), clock_of(op) - b->find_began);
 		bank_store(b->call);
 	} else {
 		op->file->holding->leaves_bank = true;
 		bank_give_up(b->call);
 	}
 	b->call = NULL;
-}
-
-static uint64_t clock_of(const struct cop *op)
-{
-	return op->c->loop->env->clock->now(op->c->loop->env);
 }
 
 static void pause_over(struct timer *t)
@@ -367,6 +370,7 @@ static bool pause_start(struct cop *op)
 	if (now >= until)
 		return false;
 	bank_counts(op->c->bank)->waits++;
+	b->has_waited = true;
 	req_hold(&op->q);
 	b->pause.fire = pause_over;
 	if (timer_set(l, &b->pause, MIN(now + b->pause_ns, until)))
@@ -388,7 +392,8 @@ static bool end(struct cop *op)
 	struct banked *b = op->state;
 
 	call_fini(&op->call);
-	bank_note_asked(op->c->bank, op->access.total, clock_of(op) - b->began);
+	choice_note_asked(bank_choice(op->c->bank), b->class, clock_of(op) - b->began);
+	bank_counts(op->c->bank)->ask_ns += clock_of(op) - b->began;
 	bank_call_free(b->call);
 	return cop_end(op, b->result);
 }
@@ -413,6 +418,24 @@ static bool end_hit(struct cop *op)
 	return end(op);
 }
 
+/* Notes how long the conversation took. */
+static void note_find(struct cop *op)
+{
+	struct banked *b = op->state;
+
+	choice_note_ask(bank_choice(op->c->bank), b->class, clock_of(op) - b->find_began,
+			!b->call || b->call->failures);
+}
+
+/* Another client had the ticket: it has filled, or this access waits no longer. */
+static void note_wait(struct cop *op)
+{
+	struct banked *b = op->state;
+
+	if (b->has_waited)
+		choice_note_fill(bank_choice(op->c->bank), clock_of(op) - b->began);
+}
+
 static bool step(struct req *q)
 {
 	struct cop *op = cop_of(q);
@@ -422,17 +445,22 @@ static bool step(struct req *q)
 	switch (q->state) {
 	case FIND:
 		req_goto(q, FOUND);
+		b->find_began = clock_of(op);
 		bank_find(&b->call, q);
 		break;
 	case FOUND:
-		if (b->call && is_all_found(b->call))
+		note_find(op);
+		if (b->call && is_all_found(b->call)) {
+			note_wait(op);
 			return end_hit(op);
+		}
 		if (b->call && b->call->has_ticket) {
 			req_goto(q, FETCHED);
 			fetch(op);
 		} else if (b->call && b->call->is_taken && pause_start(op)) {
 			req_goto(q, FIND);
 		} else {
+			note_wait(op);
 			ask_servers(op);
 		}
 		break;
@@ -488,6 +516,27 @@ static size_t blocks_ahead(const struct cfile *f, const struct extent *first, si
 	return first->offset && first->offset == f->bank_next && n < most ? most - n : 0;
 }
 
+static struct bank_choice *choice_of(const struct cop *op)
+{
+	return bank_choice(op->c->bank);
+}
+
+/* An access that does not ask: it measures the servers, and if it is time to, a probe with the
+ * same blocks follows it. */
+static void read_measured(struct cop *op, const struct bank_state *s, const struct extent *ext,
+			  size_t n_ext, size_t n)
+{
+	op->plain_began = clock_of(op);
+	op->plain_class = choice_class(op->access.total);
+	bank_counts(op->c->bank)->skipped++;
+	if (!choice_probes(choice_of(op), op->plain_class))
+		return;
+	op->probe = bank_call_new(op->c->bank, s, n);
+	if (op->probe)
+		each_piece(ext, n_ext, s->size, bank_block_bytes(op->c->bank), add_block,
+			   op->probe);
+}
+
 bool banked_read(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
 		 const struct extent *ext, size_t n_ext)
 {
@@ -501,9 +550,10 @@ bool banked_read(struct cop *op, struct cfile *f, const struct iovec *mem, size_
 	n = blocks_of(f, ext, n_ext, op->access.total);
 	if (!n || !state_of(f, &state))
 		return false;
-	op->plain_began = clock_of(op);
-	if (!bank_is_worth(op->c->bank, op->access.total))
+	if (!choice_asks(choice_of(op), choice_class(op->access.total))) {
+		read_measured(op, &state, ext, n_ext, n);
 		return false;
+	}
 	b = banked_new(op, &state, n, blocks_ahead(f, &ext[0], n));
 	if (!b)
 		return false;
@@ -512,9 +562,9 @@ bool banked_read(struct cop *op, struct cfile *f, const struct iovec *mem, size_
 	b->ext = ext;
 	b->n_mem = n_mem;
 	b->n_ext = n_ext;
-	b->patience = bank_patience(op->c->bank, op->access.total);
-	b->began = op->plain_began;
-	op->plain_began = 0;
+	b->class = choice_class(op->access.total);
+	b->patience = choice_patience(choice_of(op), b->class);
+	b->began = clock_of(op);
 	each_piece(ext, n_ext, state.size, bank_block_bytes(op->c->bank), add_block, b->call);
 	bank_counts(op->c->bank)->asked++;
 	op->file = f;
@@ -525,6 +575,9 @@ bool banked_read(struct cop *op, struct cfile *f, const struct iovec *mem, size_
 
 void banked_note_plain(struct cop *op)
 {
-	if (op->result > 0)
-		bank_note_plain(op->c->bank, op->access.total, clock_of(op) - op->plain_began);
+	if (op->result >= 0)
+		choice_note_plain(choice_of(op), op->plain_class, clock_of(op) - op->plain_began);
+	if (op->probe)
+		bank_probe(op->probe, op->plain_class);
+	op->probe = NULL;
 }

@@ -15,7 +15,7 @@ void file_learn(struct client *c, const struct wire_attr *at);
  * not for it or would not pay. */
 bool banked_read(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,
 		 const struct extent *ext, size_t n_ext);
-/* With op->plain_began: how long the servers took, for the bank's choice. */
+/* With op->plain_began: notes how long the servers took, and measures the bank if it is time to. */
 void banked_note_plain(struct cop *op);
 
 /* ---- transfer.c ---- */

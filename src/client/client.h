@@ -16,6 +16,7 @@
 struct client;
 struct cfile;
 struct cop;
+struct bank_call;
 
 struct client_opts {
 	struct loop *loop;
@@ -134,7 +135,9 @@ struct cop {
 	struct cfile *file; /* argument, or the result of an open */
 	struct access access; /* of a transfer */
 	struct transfer *transfer;
-	uint64_t plain_began; /* of a read that is measured for the cache bank; or 0 */
+	uint64_t plain_began; /* of an access that is measured for the cache bank; or 0 */
+	unsigned plain_class; /* its class (cache.h) */
+	struct bank_call *probe; /* to be made after it, or NULL */
 	struct iovec one_mem; /* plain reads and writes are lists of one entry */
 	struct extent one_ext;
 	uint64_t space_total, space_avail; /* of client_statfs() */

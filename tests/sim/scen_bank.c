@@ -330,7 +330,7 @@ static void give_bank(struct world *w, uint32_t client)
 	r = bank_new(c->loop, &conf, key, &w->conf.fs_id, &c->bank, why, sizeof(why));
 	scene_check(w, r == 0, "no bank: %s", why);
 	if (!r)
-		bank_ask_always(c->bank);
+		bank_choice(c->bank)->asks_always = true;
 }
 
 static void make_whole(struct scene *s)
