@@ -4,8 +4,9 @@
  * connection of its own, so that one that is slow or gone costs the others nothing.
  *
  * Threads: one per handle. Buffers: values are copied into the caller's. Errors: a daemon that did
- * not answer in time is skipped for a second, then twice as long after each further failure, up to
- * half a minute. */
+ * not answer in time is skipped for 2 ms, then twice as long after each further failure, up to
+ * half a minute. It gets twice the time then, up to TIMEOUT_MAX_MS, and less again when it has
+ * answered: on a host with too much to do everything takes long. */
 #include <dlfcn.h>
 #include <libmemcached/memcached.h>
 #include <pthread.h>
@@ -16,8 +17,10 @@
 #include "core/env_real.h"
 
 #define LIBRARY "libmemcached.so.11"
-#define SKIP_MIN NSEC_PER_SEC
+#define SKIP_MIN (2 * NSEC_PER_MSEC) /* short: a busy host answers late, too */
 #define SKIP_MAX (30 * NSEC_PER_SEC)
+#define TIMEOUT_MAX_MS 80
+#define TIMEOUT_CALM 256 /* answers after which a daemon gets less time again */
 
 /* ---- the library ---- */
 
@@ -84,13 +87,15 @@ static void load(void)
 struct daemon {
 	memcached_st *m;
 	uint64_t skip_until, skip; /* it failed: not asked until then; how long the last time */
+	uint32_t patience; /* times the timeout: how long it is waited for */
+	uint32_t n_answers; /* since that changed */
 	size_t asked; /* keys of the get under way */
 };
 
 struct handle {
 	struct env *env;
 	memcached_st *map;
-	uint64_t timeout_ns;
+	uint32_t timeout_ms;
 	uint32_t n;
 	struct daemon daemons[];
 };
@@ -149,12 +154,13 @@ static int bank_open(struct env *e, const struct bank_setup *s, void **out, char
 	if (!h)
 		return error_explain(why, why_len, -ENOMEM, "no memory for the cache bank");
 	h->env = e;
-	h->timeout_ns = s->timeout_ms * NSEC_PER_MSEC;
+	h->timeout_ms = s->timeout_ms;
 	h->n = s->n_servers;
 	h->map = api.create(NULL);
 	if (!h->map)
 		r = -ENOMEM;
 	for (uint32_t i = 0; !r && i < h->n; i++) {
+		h->daemons[i].patience = 1;
 		h->daemons[i].m = api.create(NULL);
 		r = h->daemons[i].m ? add_server(h->daemons[i].m, s->servers[i]) : -ENOMEM;
 		if (!r)
@@ -185,16 +191,32 @@ static bool is_skipped(struct handle *h, const struct daemon *d)
 	return d->skip_until && h->env->clock->now(h->env) < d->skip_until;
 }
 
+static uint64_t timeout_of(const struct handle *h, const struct daemon *d)
+{
+	return d->patience * h->timeout_ms * NSEC_PER_MSEC;
+}
+
+static void set_patience(struct handle *h, struct daemon *d, uint32_t patience)
+{
+	d->patience = patience;
+	d->n_answers = 0;
+	api.behavior_set(d->m, MEMCACHED_BEHAVIOR_POLL_TIMEOUT, patience * h->timeout_ms);
+}
+
 static void failed(struct handle *h, struct daemon *d)
 {
 	api.quit(d->m); /* what still arrives belongs to no later call */
+	if (2 * d->patience * h->timeout_ms <= TIMEOUT_MAX_MS)
+		set_patience(h, d, 2 * d->patience);
 	d->skip = MIN(MAX(2 * d->skip, SKIP_MIN), SKIP_MAX);
 	d->skip_until = h->env->clock->now(h->env) + d->skip;
 }
 
-static void worked(struct daemon *d)
+static void worked(struct handle *h, struct daemon *d)
 {
 	d->skip = d->skip_until = 0;
+	if (++d->n_answers >= TIMEOUT_CALM && d->patience > 1)
+		set_patience(h, d, d->patience / 2);
 }
 
 /* Asks a daemon for those of the entries that it has, before `end`. Returns 1 if it failed or is
@@ -240,7 +262,7 @@ static void take(struct bank_entry *entries, size_t n, const char *key, size_t k
 static int answers(struct handle *h, struct daemon *d, struct bank_entry *entries, size_t n,
 		   const size_t *room)
 {
-	uint64_t end = h->env->clock->now(h->env) + h->timeout_ns;
+	uint64_t end = h->env->clock->now(h->env) + timeout_of(h, d);
 	memcached_return_t r = MEMCACHED_SUCCESS;
 	char key[MEMCACHED_MAX_KEY];
 
@@ -254,7 +276,7 @@ static int answers(struct handle *h, struct daemon *d, struct bank_entry *entrie
 		free(value);
 	} while (r == MEMCACHED_SUCCESS && h->env->clock->now(h->env) < end);
 	if (r == MEMCACHED_END || r == MEMCACHED_NOTFOUND) {
-		worked(d);
+		worked(h, d);
 		return 0;
 	}
 	failed(h, d);
@@ -264,7 +286,7 @@ static int answers(struct handle *h, struct daemon *d, struct bank_entry *entrie
 static int bank_get(void *handle, struct bank_entry *entries, size_t n)
 {
 	struct handle *h = handle;
-	uint64_t end = h->env->clock->now(h->env) + h->timeout_ns;
+	uint64_t end = h->env->clock->now(h->env) + h->timeout_ms * NSEC_PER_MSEC;
 	size_t room[BANK_BATCH];
 	int n_failed = 0;
 
@@ -289,11 +311,11 @@ static int changed(struct handle *h, struct daemon *d, memcached_return_t r)
 	case MEMCACHED_BUFFERED:
 	case MEMCACHED_DELETED:
 	case MEMCACHED_NOTFOUND: /* of a removal */
-		worked(d);
+		worked(h, d);
 		return 0;
 	case MEMCACHED_NOTSTORED:
 	case MEMCACHED_DATA_EXISTS:
-		worked(d);
+		worked(h, d);
 		return -EEXIST;
 	case MEMCACHED_E2BIG: /* the daemon's limit is lower */
 	case MEMCACHED_SERVER_MEMORY_ALLOCATION_FAILURE:
