@@ -328,6 +328,8 @@ struct conf_bank {
 	uint32_t timeout_ms; /* for one conversation with a daemon */
 	bool modulo; /* of the hash decides which daemon has an entry; else consistent hashing */
 	bool unsealed; /* values are not encrypted */
+	bool data; /* blocks of files are in it */
+	uint32_t attributes; /* seconds for which attributes are used; 0: they are not in it */
 };
 
 /* [nfs]: the NFS gateways. */

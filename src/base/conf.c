@@ -423,6 +423,8 @@ static int conf_defaults(struct conf_parser *p)
 	c->rdma.gid_index = CONF_AUTO;
 	c->bank.block = 8 * KIB;
 	c->bank.timeout_ms = 5;
+	c->bank.data = true;
+	c->bank.attributes = 1;
 	c->nfs.memory = 64 * MIB;
 	strcpy(c->nfs.address, "[::]:2049");
 	if (conf_take_path(p, &key, "key", c->key_file) < 0 ||

@@ -417,6 +417,8 @@ static const struct conf_key bank_keys[] = {
 	  .max = 1000 },
 	{ "hash", value_hash, .offset = offsetof(struct conf_bank, modulo) },
 	{ "seal", value_seal, .offset = offsetof(struct conf_bank, unsealed) },
+	{ "data", value_yes, .offset = offsetof(struct conf_bank, data) },
+	{ "attributes", value_number, .offset = offsetof(struct conf_bank, attributes), .max = 60 },
 };
 
 static const struct conf_key nfs_keys[] = {

@@ -7,36 +7,11 @@
  * are the bank's. Errors: none of an access; what goes wrong is counted, and nothing is found. */
 #include <stdlib.h>
 
-#include "cache/cache.h"
+#include "cache/bank_impl.h"
 
-#define WORKERS 4
 #define STORE_BYTES_MAX (16 * MIB) /* under way */
 #define LIMIT 4 /* times the timeout of a daemon: how long a conversation may take */
 #define TICKET_SECONDS 1 /* how long a client may take to fill */
-
-struct bank_worker {
-	struct bank *b;
-	struct worker *w;
-	void *handle;
-	struct seal_context *x;
-	unsigned busy; /* conversations */
-	uint8_t *value; /* room for one */
-	uint8_t *found; /* room for a batch */
-};
-
-struct bank {
-	struct loop *loop;
-	struct conf_bank conf;
-	struct seal *seal;
-	struct bank_worker workers[WORKERS];
-	unsigned n_workers;
-	uint64_t n_storing; /* bytes of stores under way */
-	bool is_broken; /* no memory for a further worker: those that run do */
-	bool is_stopped;
-	struct bank_counts counts;
-	struct bank_choice choice;
-	bool is_probing;
-};
 
 static int worker_begin(struct bank *b, struct bank_worker *w, char *why, size_t why_len)
 {
@@ -117,6 +92,7 @@ void bank_free(struct bank *b)
 	for (unsigned i = 0; i < WORKERS; i++)
 		if (b->workers[i].b)
 			worker_free(&b->workers[i]);
+	free(b->notices);
 	seal_free(b->seal);
 	free(b);
 }
@@ -134,6 +110,11 @@ struct bank_choice *bank_choice(struct bank *b)
 uint32_t bank_block_bytes(const struct bank *b)
 {
 	return b->conf.block;
+}
+
+bool bank_has_data(const struct bank *b)
+{
+	return b->conf.data;
 }
 
 /* The worker with the least to do; another one is started if all have some. */
@@ -182,6 +163,7 @@ void bank_call_free(struct bank_call *c)
 {
 	if (!c)
 		return;
+	free(c->look);
 	free(c->data);
 	free(c);
 }
@@ -198,7 +180,7 @@ void bank_add_block(struct bank_call *c, uint64_t index)
 	c->n++;
 }
 
-static void submit(struct bank_call *c, void (*run)(struct job *j), void (*done)(struct job *j))
+void bank_submit(struct bank_call *c, void (*run)(struct job *j), void (*done)(struct job *j))
 {
 	struct bank *b = c->bank;
 
@@ -211,7 +193,7 @@ static void submit(struct bank_call *c, void (*run)(struct job *j), void (*done)
 	b->loop->env->exec->worker_submit(b->workers[c->worker].w, &c->job);
 }
 
-static void count(struct bank_call *c)
+void bank_count(struct bank_call *c)
 {
 	c->bank->workers[c->worker].busy--;
 	c->bank->counts.failures += c->failures;
@@ -283,7 +265,7 @@ static void found(struct job *j)
 {
 	struct bank_call *c = container_of(j, struct bank_call, job);
 
-	count(c);
+	bank_count(c);
 	timer_del(c->bank->loop, &c->limit);
 	if (c->owner)
 		req_done(c->q, 0, 0);
@@ -318,14 +300,14 @@ void bank_find(struct bank_call **owner, struct req *q)
 	c->limit.fire = limit_over;
 	/* without memory for a timer it may take longer */
 	timer_set(b->loop, &c->limit, b->loop->now + LIMIT * b->conf.timeout_ms * NSEC_PER_MSEC);
-	submit(c, find, found);
+	bank_submit(c, c->look ? look_find : find, found);
 }
 
 static void probed(struct job *j)
 {
 	struct bank_call *c = container_of(j, struct bank_call, job);
 
-	count(c);
+	bank_count(c);
 	c->bank->is_probing = false;
 	choice_note_ask(&c->bank->choice, c->class, c->ended - c->began, c->failures);
 	bank_call_free(c);
@@ -342,7 +324,7 @@ void bank_probe(struct bank_call *c, unsigned class)
 	b->is_probing = true;
 	c->is_probe = true;
 	c->class = class;
-	submit(c, find, probed);
+	bank_submit(c, find, probed);
 }
 
 /* The worker's. The first block is stored last: other clients that wait for it then find all. */
@@ -385,12 +367,17 @@ static void drop_ticket(struct job *j)
 	c->bank->loop->env->bank->remove(c->bank->workers[c->worker].handle, &e);
 }
 
+static uint64_t size_of(const struct bank_call *c)
+{
+	return c->look ? sizeof(*c->look) : c->n * c->bank->conf.block;
+}
+
 static void stored(struct job *j)
 {
 	struct bank_call *c = container_of(j, struct bank_call, job);
 
-	count(c);
-	c->bank->n_storing -= c->n * c->bank->conf.block;
+	bank_count(c);
+	c->bank->n_storing -= size_of(c);
 	bank_call_free(c);
 }
 
@@ -400,17 +387,17 @@ static void submit_store(struct bank_call *c, void (*run)(struct job *j))
 
 	c->owner = NULL;
 	if (b->is_stopped || b->n_storing >= STORE_BYTES_MAX) {
-		b->counts.dropped += c->n;
+		b->counts.dropped += MAX(c->n, (size_t)1);
 		bank_call_free(c);
 		return;
 	}
-	b->n_storing += c->n * b->conf.block;
-	submit(c, run, stored);
+	b->n_storing += size_of(c);
+	bank_submit(c, run, stored);
 }
 
 void bank_store(struct bank_call *c)
 {
-	submit_store(c, store);
+	submit_store(c, c->look ? look_store : store);
 }
 
 void bank_give_up(struct bank_call *c)

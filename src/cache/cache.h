@@ -24,6 +24,8 @@ struct bank_counts {
 	uint64_t failures; /* of daemons, which are skipped for a while then */
 	uint64_t bad; /* values that were no entry of ours */
 	uint64_t ask_ns; /* time of accesses that were asked for */
+	uint64_t attr_asked, attr_hits, attr_skipped; /* attributes, as asked, hits and skipped */
+	uint64_t notices, notices_lost; /* of changes: set; not set, since too many waited */
 };
 
 /* key: of the bank, which all that use it have. -errno: the reason with the remedy is in `why`. */
@@ -35,6 +37,7 @@ void bank_free(struct bank *b); /* after bank_stop(); b may be NULL in both */
 struct bank_counts *bank_counts(struct bank *b); /* its user adds hits, bytes and waits */
 struct bank_choice *bank_choice(struct bank *b);
 uint32_t bank_block_bytes(const struct bank *b);
+bool bank_has_data(const struct bank *b); /* is it for blocks? */
 
 /* What determines the bytes of a file's blocks. */
 struct bank_state {
@@ -64,6 +67,7 @@ struct bank_call {
 	size_t n; /* blocks; at most BANK_BATCH are looked for */
 	struct bank_block *blocks;
 	uint8_t *data;
+	struct bank_look *look; /* attributes, instead of blocks; or NULL */
 	unsigned worker;
 	bool has_ticket; /* some are missing, and no other client fills them */
 	bool is_taken; /* some are missing, and another client fills them */
@@ -86,6 +90,42 @@ void bank_give_up(struct bank_call *c);
 
 /* Measures a conversation about these blocks; nothing waits for it. Takes the call. */
 void bank_probe(struct bank_call *c, unsigned class);
+
+/* ---- attrs.c: attributes ---- */
+
+#define BANK_ATTR_MAX 256 /* bytes of encoded attributes */
+
+/* What an entry has: attributes as a server told them to a client. */
+struct bank_attr {
+	uint64_t stamp; /* wall clock of that client before it asked, in ns */
+	uint64_t incarnation; /* of the storage of the inode's server */
+	uint64_t ino, change;
+	uint64_t length;
+	uint8_t data[BANK_ATTR_MAX]; /* encoded by the user of the bank */
+};
+/* Two entries can have the attributes of an inode: that of its handle, and that of a question (a
+ * path as a user asked for it). Neither is used if there is a notice of a later change. */
+struct bank_look {
+	char by_handle[BANK_KEY], by_question[BANK_KEY], notice[BANK_KEY];
+	bool has_handle, has_question;
+	bool is_found;
+	struct bank_attr attr;
+};
+/* For bank_find(); `look` says what is found. NULL: no memory. */
+struct bank_call *bank_look_new(struct bank *b);
+void bank_look_handle(struct bank_call *c, uint64_t incarnation, uint64_t ino, uint32_t gen);
+/* The question in two parts: all that its answer depends on. */
+void bank_look_question(struct bank_call *c, const void *a, size_t n_a, const void *b, size_t n_b);
+/* Stores look->attr under the names that are set; as bank_store(). */
+
+/* For how many seconds attributes are used; 0: they are not in the bank. */
+uint32_t bank_attr_seconds(const struct bank *b);
+
+/* Server: these inodes have this `change` now (UINT64_MAX: they are gone). Nothing waits for it. */
+struct bank_notice {
+	uint64_t ino, change;
+};
+void bank_notify(struct bank *b, uint64_t incarnation, const struct bank_notice *n, size_t count);
 
 /* ---- choice.c: does asking pay? ---- */
 
@@ -128,10 +168,14 @@ void choice_note_fill(struct bank_choice *k, uint64_t ns);
 struct seal;
 struct seal *seal_new(const uint8_t key[KEY_BYTES], const struct uuid *fs, bool unsealed);
 void seal_free(struct seal *s);
-/* What an entry is for: a block, or the ticket to fill it. */
-enum bank_kind { BANK_BLOCK = 1, BANK_TICKET };
+/* What an entry is for: a block, or the ticket to fill it; attributes by handle, by a question; the
+ * notice of a change. */
+enum bank_kind { BANK_BLOCK = 1, BANK_TICKET, BANK_HANDLE, BANK_QUESTION, BANK_NOTICE };
 void seal_name(const struct seal *s, enum bank_kind kind, const struct bank_state *of,
 	       uint32_t block_bytes, uint64_t index, char out[BANK_KEY]);
+/* The name of what does not consist of blocks: of two parts. */
+void seal_name_of(const struct seal *s, enum bank_kind kind, const void *a, size_t n_a,
+		  const void *b, size_t n_b, char out[BANK_KEY]);
 /* Threads: one per context, for sealing and opening. */
 struct seal_context;
 struct seal_context *seal_context(struct seal *s);

@@ -73,22 +73,40 @@ void seal_free(struct seal *s)
 	free(s);
 }
 
-void seal_name(const struct seal *s, enum bank_kind kind, const struct bank_state *of,
-	       uint32_t block_bytes, uint64_t index, char out[BANK_KEY])
+static void name_from(const uint8_t mac[MAC_BYTES + 1], char out[BANK_KEY])
 {
 	static const char digits[] =
 		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-	const uint64_t all[] = { kind,	   of->incarnation, of->ino,	 of->change,  of->verifier,
-				 of->size, of->gen,	    of->obj_gen, block_bytes, index };
-	uint8_t mac[MAC_BYTES + 1] = { 0 };
 
-	mac_make_with(mac, s->names, (struct mac_part[]){ { all, sizeof(all) }, { NULL, 0 } });
 	for (size_t i = 0; i < BANK_KEY; i++) {
 		size_t bit = 6 * i;
 		unsigned two = (unsigned)mac[bit / 8] << 8 | mac[bit / 8 + 1];
 
 		out[i] = digits[two >> (10 - bit % 8) & 63];
 	}
+}
+
+void seal_name(const struct seal *s, enum bank_kind kind, const struct bank_state *of,
+	       uint32_t block_bytes, uint64_t index, char out[BANK_KEY])
+{
+	const uint64_t all[] = { kind,	   of->incarnation, of->ino,	 of->change,  of->verifier,
+				 of->size, of->gen,	    of->obj_gen, block_bytes, index };
+	uint8_t mac[MAC_BYTES + 1] = { 0 };
+
+	mac_make_with(mac, s->names, (struct mac_part[]){ { all, sizeof(all) }, { NULL, 0 } });
+	name_from(mac, out);
+}
+
+void seal_name_of(const struct seal *s, enum bank_kind kind, const void *a, size_t n_a,
+		  const void *b, size_t n_b, char out[BANK_KEY])
+{
+	const uint64_t head[] = { kind, n_a, n_b };
+	uint8_t mac[MAC_BYTES + 1] = { 0 };
+
+	mac_make_with(
+		mac, s->names,
+		(struct mac_part[]){ { head, sizeof(head) }, { a, n_a }, { b, n_b }, { NULL, 0 } });
+	name_from(mac, out);
 }
 
 /* ---- values ---- */

@@ -47,7 +47,10 @@ int sheaf_bank(struct sheaf *fs, struct sheaf_bank *out)
 					    .dropped = k->dropped,
 					    .failures = k->failures,
 					    .bad = k->bad,
-					    .ask_ns = k->ask_ns };
+					    .ask_ns = k->ask_ns,
+					    .attr_asked = k->attr_asked,
+					    .attr_hits = k->attr_hits,
+					    .attr_skipped = k->attr_skipped };
 	} else {
 		why_set("%s", c->bank_why);
 		r = -ENOENT;

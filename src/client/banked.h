@@ -18,6 +18,17 @@ bool banked_read(struct cop *op, struct cfile *f, const struct iovec *mem, size_
 /* With op->plain_began: notes how long the servers took, and measures the bank if it is time to. */
 void banked_note_plain(struct cop *op);
 
+/* ---- banked_attrs.c ---- */
+/* Before a stat asks a server: false: ask it. True: q goes on when the bank has answered, then
+ * attrs_found() says whether op->attr is set. */
+bool attrs_find(struct cop *op);
+bool attrs_found(struct cop *op);
+/* At the end of any operation on names or attributes. */
+void attrs_end(struct cop *op, int error);
+/* This client has changed an inode; names, or permissions of directories. */
+void attrs_changed(struct client *c, uint64_t ino);
+void attrs_changed_names(struct client *c);
+
 /* ---- transfer.c ---- */
 /* client_read() without the bank. */
 void read_plain(struct cop *op, struct cfile *f, const struct iovec *mem, size_t n_mem,

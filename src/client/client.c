@@ -54,6 +54,7 @@ int client_new(const struct client_opts *o, struct client **out)
 		memcpy(c->name, o->session_name, sizeof(c->name));
 	c->loop->now = c->loop->env->clock->now(c->loop->env);
 	c->net = o->of ? o->of->net : net_new(o, c->host);
+	attrs_changed_names(c); /* what a program before this one has done */
 	c->trace_base = env_random_u64(o->loop->env);
 	c->max_list_extents = LIST_USUAL;
 	c->peers = calloc(CONF_MAX_TARGETS, sizeof(*c->peers)); /* untouched pages cost no memory */
@@ -265,6 +266,7 @@ void cop_refuse(struct cop *op, struct client *c)
 void cop_free(struct cop *op)
 {
 	call_fini(&op->call);
+	bank_call_free(op->look);
 	arena_reset(&op->arena);
 	op->c->n_ops--;
 	if (!op->refused)

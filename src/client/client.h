@@ -138,6 +138,9 @@ struct cop {
 	uint64_t plain_began; /* of an access that is measured for the cache bank; or 0 */
 	unsigned plain_class; /* its class (cache.h) */
 	struct bank_call *probe; /* to be made after it, or NULL */
+	struct bank_call *look; /* of attributes in the bank; NULL: none, or it took too long */
+	bool has_looked, is_found;
+	uint64_t look_began, look_stamp; /* by the clock and the wall clock; look_began 0: none */
 	struct iovec one_mem; /* plain reads and writes are lists of one entry */
 	struct extent one_ext;
 	uint64_t space_total, space_avail; /* of client_statfs() */

@@ -51,7 +51,11 @@ struct client {
 	struct direct direct;
 	struct bank *bank; /* the cache bank, or NULL: */
 	char bank_why[256]; /* why not */
-	bool bank_tried; /* to open it, at the first open that could use it */
+	bool bank_tried; /* to open it, at the first open or stat that could use it */
+	struct { /* wall clock of our latest changes, for attributes in the bank */
+		uint64_t all, names; /* of anything; of names and permissions on the way */
+		uint64_t inodes[256]; /* by hash */
+	} changed;
 	union { /* scratch memory to plan a request in */
 		struct extent scratch[LIST_MAX];
 		struct copy_piece scratch_copy[LIST_MAX];

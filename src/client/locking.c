@@ -14,6 +14,7 @@
  * rather than given wrong data. */
 #include <stdlib.h>
 
+#include "client/banked.h"
 #include "client/file_impl.h"
 
 enum { ASK, ANSWER, END };
@@ -116,6 +117,8 @@ void file_locks_free(struct cfile *f)
 	}
 	if (--h->opens)
 		return;
+	if (h->leaves_bank) /* it may have been written */
+		attrs_changed(f->c, h->ino);
 	htab_remove(&f->c->holdings, &h->node);
 	free(h);
 }

@@ -3,6 +3,7 @@
  *
  *   CALL -> CHECK (-> CALL) -> SIZE -> SIZED (-> CALL) -> END
  *            CHECK -> WAIT_SPACE -> CALL			the server is full: wait for space
+ *   CALL -> BANKED (-> CALL) -> END			a stat asks the cache bank first
  *            CHECK -> PARENT <-> PARENT_CHECK -> CALL	a rename: look up its new directory first */
 #include <stdlib.h>
 
@@ -13,8 +14,9 @@
 #define MAX_TRIES 4
 #define ROOT_INO UINT64_C(1)
 
-enum { CALL, CHECK, PARENT, PARENT_CHECK, WAIT_SPACE, SIZE, SIZED, END };
+enum { CALL, BANKED, CHECK, PARENT, PARENT_CHECK, WAIT_SPACE, SIZE, SIZED, END };
 static const char *const names[] = { [CALL] = "call",
+				     [BANKED] = "bank",
 				     [CHECK] = "check",
 				     [PARENT] = "parent",
 				     [PARENT_CHECK] = "parent-check",
@@ -161,6 +163,10 @@ static bool step(struct req *q)
 
 	switch (q->state) {
 	case CALL:
+		if (attrs_find(op)) {
+			req_goto(q, BANKED);
+			break;
+		}
 		req_goto(q, CHECK);
 		if (path_too_long(op)) {
 			q->error = -ENAMETOOLONG;
@@ -174,6 +180,9 @@ static bool step(struct req *q)
 		op->call.deadline = q->loop->now + op->c->timeout_ns;
 		op->call.trace = q->trace;
 		peer_call(meta_peer(op->c, op->place ? op->place->dir.ino : op->ino), &op->call, q);
+		break;
+	case BANKED:
+		req_goto(q, attrs_found(op) ? END : CALL);
 		break;
 	case CHECK:
 		if (waits_for_space(op)) {
@@ -238,6 +247,7 @@ static bool step(struct req *q)
 			q->error = restart(op);
 		break;
 	case END:
+		attrs_end(op, q->error);
 		if (!q->error)
 			learn(op);
 		return cop_end(op, q->error);

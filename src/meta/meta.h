@@ -189,6 +189,15 @@ struct change {
 };
 void meta_submit(struct meta *m, struct change *c, struct req *q);
 
+/* Inodes that were changed, with `change` as it is now (UINT64_MAX: gone). fn is called on the
+ * loop, before the changes are answered, and must not call meta. Of very many changes in one
+ * transaction some are missing. */
+struct meta_touched {
+	uint64_t ino, change;
+};
+void meta_watch(struct meta *m, void (*fn)(void *arg, const struct meta_touched *t, size_t n),
+		void *arg);
+
 /* Of REC_RENAME: must the moved inode be a directory, because a '/' follows a name? */
 static inline bool rename_needs_dir(uint32_t flags)
 {

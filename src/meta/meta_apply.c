@@ -73,6 +73,8 @@ int apply_forget(struct apply *ap, uint64_t ino)
 	struct key k = key_u64(ino);
 	int rc = row_forget(ap, T_UNSETTLED, &k);
 
+	db_touch(&ap->m->db, ino, UINT64_MAX);
+
 	if (!rc)
 		rc = row_forget(ap, T_INTENT, &k);
 	if (!rc)
@@ -99,6 +101,7 @@ int apply_answer(struct apply *ap, uint64_t ino, const struct node *n)
 
 int apply_unsettle(struct apply *ap, uint64_t ino, const struct node *n)
 {
+	db_touch(&ap->m->db, ino, n->i.change + 1); /* it grows as soon as the file does */
 	return unsettled_put(&ap->m->db, ap->txn, ino, n);
 }
 
@@ -271,8 +274,10 @@ static int apply_record(struct apply *ap)
 		rc = node_put(&ap->m->db, ap->txn, r->h.ino, &n);
 	/* a report from before a fence does not tell the objects' ends: the row stays until they
 	 * were asked */
-	if (!rc && (r->flags & REC_LAST_WRITER) && (r->epoch >= n.i.epoch || !r->mtime))
+	if (!rc && (r->flags & REC_LAST_WRITER) && (r->epoch >= n.i.epoch || !r->mtime)) {
+		db_touch(&ap->m->db, r->h.ino, n.i.change); /* maybe nothing was written */
 		rc = row_forget(ap, T_UNSETTLED, &k);
+	}
 	return rc ? rc : apply_answer(ap, r->h.ino, &n);
 }
 

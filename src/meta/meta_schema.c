@@ -236,6 +236,14 @@ int node_get(const struct db *d, MDB_txn *txn, uint64_t ino, struct node *n)
 	return rc ? rc : node_unpack(&v, n);
 }
 
+void db_touch(const struct db *d, uint64_t ino, uint64_t change)
+{
+	struct touched *t = d->touched;
+
+	if (t && t->n < TOUCHED_MAX)
+		t->list[t->n++] = (struct meta_touched){ ino, change };
+}
+
 int node_put(const struct db *d, MDB_txn *txn, uint64_t ino, const struct node *n)
 {
 	uint8_t tail[sizeof(n->l) + sizeof(n->targets) + sizeof(n->objects)];
@@ -244,6 +252,7 @@ int node_put(const struct db *d, MDB_txn *txn, uint64_t ino, const struct node *
 	size_t objects = n->l.n_targets * sizeof(n->objects[0]);
 	size_t len = sizeof(n->l);
 
+	db_touch(d, ino, n->i.change);
 	if (!S_ISREG(n->i.mode))
 		return row_put(d, txn, T_INODE, &k, &n->i, sizeof(n->i));
 	memcpy(tail, &n->l, len);

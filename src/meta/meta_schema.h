@@ -148,7 +148,16 @@ _Static_assert(sizeof(struct disk_map) == 8, "schema");
 struct db {
 	MDB_env *env;
 	MDB_dbi t[N_TABLES];
+	struct touched *touched; /* writer: what the transaction under way changes; or NULL */
 };
+
+/* Inodes that a transaction changes; of very many, some. */
+#define TOUCHED_MAX 256
+struct touched {
+	uint32_t n;
+	struct meta_touched list[TOUCHED_MAX];
+};
+void db_touch(const struct db *d, uint64_t ino, uint64_t change);
 
 struct key {
 	size_t n;

@@ -17,6 +17,7 @@ struct batch {
 	struct arena arena; /* encoded answers */
 	uint64_t began; /* loop: when it was submitted; 0: the batch is free */
 	uint64_t ran_ns; /* duration of its transaction */
+	struct touched touched; /* as the changes */
 };
 
 /* Space of the database file (meta_space.c). */
@@ -50,6 +51,8 @@ struct meta {
 	_Atomic uint64_t n_locks; /* rows of T_LOCK: at least as many as any reader can see */
 	struct worker *worker;
 	struct batch batches[2];
+	void (*watch)(void *arg, const struct meta_touched *t, size_t n); /* or NULL */
+	void *watch_arg;
 	bool closing; /* submit no more jobs */
 	uint64_t commit_ns; /* duration of the last batch */
 	uint32_t expected_changes; /* changes under way when the last batch ended */

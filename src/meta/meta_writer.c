@@ -177,11 +177,13 @@ static void batch_run(struct job *j)
 	if (abandoned || list_empty(&b->changes))
 		return;
 	b->ran_ns = e->clock->now(e);
+	m->db.touched = m->watch ? &b->touched : NULL;
 	if (!m->space.mapped && space_should_grow(m))
 		space_grow(m);
 	rc = batch_transact(b, NULL);
 	if (rc)
 		batch_singly(b, rc);
+	m->db.touched = NULL;
 	b->ran_ns = e->clock->now(e) - b->ran_ns;
 }
 
@@ -305,6 +307,9 @@ static void batch_done(struct job *j)
 	}
 	list_splice(&done, &b->changes);
 	arena_reset(&b->arena);
+	if (m->watch && b->touched.n)
+		m->watch(m->watch_arg, b->touched.list, b->touched.n);
+	b->touched.n = 0;
 	space_note_change(m);
 	m->commit_ns = m->loop->now - b->began;
 	m->speed_score = score_speed(m, b->ran_ns, n);
@@ -369,6 +374,13 @@ void meta_submit(struct meta *m, struct change *c, struct req *q)
 	m->n_queued++;
 	pthread_mutex_unlock(&m->lock);
 	writer_try_start(m);
+}
+
+void meta_watch(struct meta *m, void (*fn)(void *arg, const struct meta_touched *t, size_t n),
+		void *arg)
+{
+	m->watch_arg = arg;
+	m->watch = fn;
 }
 
 uint64_t meta_new_ino(struct meta *m)

@@ -71,8 +71,10 @@ int do_lookup(struct sreq *s)
 
 	if (!e)
 		e = meta_get(s->srv->meta, &at, &n, &s->arena);
-	if (!e)
+	if (!e) {
 		r->at = n.attr;
+		notices_asked(s->srv, at.ino);
+	}
 	return e;
 }
 
@@ -92,6 +94,7 @@ int do_getattr(struct sreq *s)
 	if (e)
 		return e;
 	r->at = n.attr;
+	notices_asked(s->srv, a->h.ino);
 	if (a->with_layout && n.layout.n_targets) {
 		r->layout = n.layout;
 		cap_make(s, &r->cap, &n, 0);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "cache/cache.h"
 #include "net/http.h"
 #include "server/inode.h"
 #include "server/pair.h"
@@ -236,6 +237,7 @@ int server_start(const struct server_opts *o, struct server **out, char *err, si
 		return r;
 	}
 	if (s->meta) {
+		notices_open(s);
 		grace_start(s);
 		tasks_recover(s);
 		pairs_recover(s);
@@ -279,6 +281,7 @@ static void free_rest(struct server *s)
 	arena_destroy(&s->map_arena);
 	arena_destroy(&s->store_arena);
 	times_free(s);
+	bank_free(s->notices.bank);
 	mac_key_free(s->signer);
 	free(s->peers);
 	free(s);
@@ -335,6 +338,7 @@ int server_stop(struct server *s)
 	backup_end(s);
 	if (s->meta)
 		meta_close(s->meta);
+	bank_stop(s->notices.bank);
 	while (!list_empty(&s->loop->runnable))
 		loop_run_ready(s->loop);
 	r = disk_close(s->disk, true);
@@ -363,6 +367,7 @@ void server_abandon(struct server *s)
 	backup_end(s);
 	if (s->meta)
 		meta_abandon(s->meta);
+	bank_stop(s->notices.bank);
 	if (s->disk)
 		disk_close(s->disk, false);
 	free_rest(s);

@@ -106,6 +106,11 @@ struct server {
 	struct known_cap cap_cache[CAP_CACHE]; /* verified ones */
 	struct damage damage;
 	struct http *http; /* or NULL */
+	struct {
+		struct bank *bank; /* NULL: there are no notices */
+		uint64_t life; /* ns for which clients may use attributes */
+		uint64_t asked[4096]; /* by hash of the inode: when its attributes were asked for */
+	} notices; /* for the cache bank (notices.c) */
 	struct hist **state_times; /* by operation and state */
 	struct hist *op_times; /* by operation: from the message to the reply */
 	struct hist *window_times; /* by state of a window */
@@ -142,6 +147,10 @@ void map_abandon(struct server *s);
 /* Is there a peer for this target? 0: yes; -EINPROGRESS: the metadata server of this inode is being
  * asked; -EINVAL: no. */
 int map_knows(struct server *s, uint32_t target, uint64_t ino);
+
+/* ---- notices.c ---- */
+void notices_open(struct server *s);
+void notices_asked(struct server *s, uint64_t ino); /* a client gets its attributes */
 
 /* ---- op_backup.c ---- */
 void backup_session_ended(struct server *s, uint64_t session);

@@ -1,5 +1,5 @@
 /* Directed scenarios: clients read through a bank that forgets, lies and fails, while a writer
- * opens the file, overwrites blocks and closes it, and servers restart.
+ * opens the file, overwrites blocks and closes it, and servers restart; and ask for attributes.
  *
  * Each byte holds the version of its block. A reader that has opened the file sees, in every byte,
  * a version at least as new as that of the last close before its open began, and before any open
@@ -27,7 +27,7 @@ static struct {
 	struct sim *sim;
 	struct stored {
 		char key[BANK_KEY];
-		uint8_t value[BLOCK + SEAL_BYTES];
+		uint8_t value[BLOCK + SEAL_BYTES]; /* attributes are shorter */
 		size_t length;
 		uint64_t until;
 	} entries[ENTRIES];
@@ -320,7 +320,9 @@ static bool go_on(void *arg)
 
 static void give_bank(struct world *w, uint32_t client)
 {
-	const struct conf_bank conf = { .n_servers = 1, .block = BLOCK, .timeout_ms = 5 };
+	const struct conf_bank conf = {
+		.n_servers = 1, .block = BLOCK, .timeout_ms = 5, .data = true, .attributes = 1
+	};
 	const uint8_t key[KEY_BYTES] = { 1 };
 	struct client *c = w->actors[client].client;
 	char why[256];
@@ -401,9 +403,170 @@ static void servers_restart(struct world *w)
 	run(w, false, true);
 }
 
+/* ---- attributes ---- */
+
+#define STATERS 3
+#define MODES 60
+#define BOUND_NS (2 * NSEC_PER_SEC)
+
+/* A client that asks for attributes again and again, by path or by handle, as root or as a user
+ * whom the path is closed to; at times it changes the mode, which is a version. */
+struct stater {
+	uint32_t client;
+	struct cop *c;
+	enum { RESTS, STATS, IS_REFUSED, CHANGES } does;
+	uint32_t least; /* what a stat must see */
+	uint64_t rests_until;
+};
+
+struct stat_scene {
+	struct world *w;
+	struct stater staters[STATERS];
+	struct sheaf_handle file;
+	uint32_t version; /* the last change that has begun */
+	bool is_changing;
+	uint64_t ended[MODES + 1]; /* when each change ended; 0: not yet */
+	uint32_t by[MODES + 1]; /* which client made it */
+};
+
+static const struct sheaf_cred other_user = { .uid = 1000, .gid = 1000 };
+
+/* The newest version that a stat of this client that begins now must see. */
+static uint32_t must_see(const struct stat_scene *s, uint32_t client)
+{
+	uint32_t least = 0;
+
+	for (uint32_t v = 1; v <= s->version; v++)
+		if (s->ended[v] && (s->by[v] == client || s->ended[v] + BOUND_NS < s->w->sim.now))
+			least = v;
+	return least;
+}
+
+static void start_change(struct stat_scene *s, struct stater *a)
+{
+	struct stat st = { .st_mode = ++s->version };
+
+	a->does = CHANGES;
+	s->is_changing = true;
+	s->by[s->version] = a->client;
+	client_setattr(a->c, s->file, SHEAF_SET_MODE, &st);
+}
+
+static void start_one(struct stat_scene *s, struct stater *a)
+{
+	struct sim *sim = &s->w->sim;
+
+	a->least = must_see(s, a->client);
+	a->c = scene_call(s->w, a->client);
+	if (!s->is_changing && s->version < MODES && sim_below(sim, 40) == 0) {
+		start_change(s, a);
+	} else if (sim_below(sim, 4) == 0) {
+		a->does = IS_REFUSED;
+		a->c->cred.uid = other_user.uid;
+		a->c->cred.gid = other_user.gid;
+		client_stat(a->c, scene_root, "closed/f");
+	} else {
+		a->does = STATS;
+		if (sim_below(sim, 2))
+			client_stat(a->c, scene_root, "closed/f");
+		else
+			client_getattr(a->c, s->file);
+	}
+}
+
+static void end_one(struct stat_scene *s, struct stater *a)
+{
+	uint32_t seen = a->c->attr.mode & 07777;
+
+	switch (a->does) {
+	case STATS:
+		scene_check(s->w, a->c->result == 0, "a stat fails: %d", (int)a->c->result);
+		scene_check(s->w, seen >= a->least && seen <= s->version,
+			    "client %u sees version %u, not %u to %u", a->client, seen, a->least,
+			    s->version);
+		break;
+	case IS_REFUSED:
+		scene_check(s->w, a->c->result == -EACCES, "a stat is not refused: %d",
+			    (int)a->c->result);
+		break;
+	case CHANGES:
+		scene_check(s->w, a->c->result == 0, "a change fails: %d", (int)a->c->result);
+		s->ended[s->version] = s->w->sim.now;
+		s->is_changing = false;
+		break;
+	case RESTS:
+		break;
+	}
+	cop_free(a->c);
+	a->c = NULL;
+	a->does = RESTS;
+	a->rests_until = s->w->sim.now + sim_below(&s->w->sim, 200) * NSEC_PER_MSEC;
+}
+
+static bool go_on_stats(void *arg)
+{
+	struct stat_scene *s = arg;
+	bool idle = s->version == MODES;
+
+	for (uint32_t i = 0; i < STATERS; i++) {
+		struct stater *a = &s->staters[i];
+
+		if (a->c && a->c->finished)
+			end_one(s, a);
+		if (!a->c && !idle && s->w->sim.now >= a->rests_until)
+			start_one(s, a);
+		idle &= !a->c;
+	}
+	return idle || s->w->failed;
+}
+
+/* The directory gets mode 0700, and the file version 0. */
+static void start_closing(struct world *w)
+{
+	struct stat st = { .st_mode = 0700 };
+	struct sheaf_handle dir, file;
+	struct cop *c = scene_call(w, 0);
+
+	scene_check(w, scene_lookup(w, 0, "closed", &dir) == 0, "a lookup fails");
+	scene_check(w, scene_lookup(w, 0, "closed/f", &file) == 0, "a lookup fails");
+	client_setattr(c, dir, SHEAF_SET_MODE, &st);
+	scene_check(w, scene_end(w, c) == 0, "a chmod fails");
+	st.st_mode = 0;
+	c = scene_call(w, 0);
+	client_setattr(c, file, SHEAF_SET_MODE, &st);
+	scene_check(w, scene_end(w, c) == 0, "a chmod fails");
+}
+
+static void attributes_are_seen(struct world *w)
+{
+	struct stat_scene *s = calloc(1, sizeof(*s));
+	uint64_t found = 0;
+
+	memset(&bank, 0, sizeof(bank));
+	bank.sim = &w->sim;
+	s->w = w;
+	scene_mkdir(w, 0, "closed");
+	scene_close(w, 0, scene_open(w, 0, "closed/f", O_CREAT | O_RDWR));
+	scene_check(w, scene_lookup(w, 0, "closed/f", &s->file) == 0, "a lookup fails");
+	for (uint32_t i = 0; i < STATERS && !w->failed; i++) {
+		s->staters[i].client = 1 + i % 2; /* two of them share a client */
+		if (i < 2)
+			give_bank(w, 1 + i);
+	}
+	start_closing(w);
+	while (!go_on_stats(s))
+		scene_pass(w, NSEC_PER_MSEC);
+	for (uint32_t i = 1; i <= 2; i++)
+		found += bank_counts(w->actors[i].client->bank)->attr_hits;
+	if (!w->failed && found > MODES)
+		scene_met(w);
+	free(s);
+}
+
 const struct scenario scenes_bank[] = {
 	{ "bank", readers_see_what_was_closed, 2, 1, CLIENTS + 1, false },
 	{ "bank-that-lies", the_bank_lies, 2, 1, CLIENTS + 1, false },
 	{ "bank-and-restarts", servers_restart, 2, 1, CLIENTS + 1, false },
+	{ "bank-attributes", attributes_are_seen, 2, 1, CLIENTS + 1, false },
 	{ 0 },
 };

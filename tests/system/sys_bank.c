@@ -478,6 +478,161 @@ static void without_a_wish_the_client_measures(void)
 	sheaf_disconnect(a);
 }
 
+/* ---- attributes ---- */
+
+/* Until the bank has answered a stat of each of the clients. */
+static void stat_until_found(struct sheaf *fs, const char *path, struct stat *st)
+{
+	uint64_t before = counts_of(fs).attr_hits;
+
+	CHECK(WITHIN(PATIENCE_S, ({
+			     CHECK_EQ(sheaf_stat(fs, path, st), 0);
+			     counts_of(fs).attr_hits > before;
+		     })));
+}
+
+static void stats_are_found_in_the_bank(void)
+{
+	struct sheaf *a = banked_client("always"), *b = banked_client("always");
+	struct stat want, st;
+
+	make_synced("/known", 1000, 20);
+	CHECK_EQ(sheaf_stat(writer, "/known", &want), 0);
+	stat_until_found(a, "/known", &st);
+	CHECK_EQ(st.st_size, 1000);
+	CHECK_EQ(st.st_ino, want.st_ino);
+	CHECK_EQ(st.st_mode, want.st_mode);
+	CHECK_EQ(st.st_mtim.tv_nsec, want.st_mtim.tv_nsec);
+	stat_until_found(b, "/known", &st);
+	CHECK_EQ(st.st_ino, want.st_ino);
+	CHECK_EQ(sheaf_stat(a, "/unknown", &st), -ENOENT);
+	CHECK_EQ(counts_of(a).bad, 0);
+	sheaf_disconnect(a);
+	sheaf_disconnect(b);
+}
+
+/* A client for which attributes have this life, in seconds; the others use them for a minute. */
+static struct sheaf *client_with_life(int seconds)
+{
+	char *text = read_text(c.conf), *whole = malloc(strlen(text) + 16), *at;
+	struct sheaf *fs;
+
+	at = strstr(text, "attributes = 60");
+	CHECK(at);
+	sprintf(whole, "%.*sattributes = %d%s", (int)(at - text), text, seconds, at + 15);
+	write_text(c.conf, whole);
+	fs = banked_client("always");
+	write_text(c.conf, text);
+	free(text);
+	free(whole);
+	return fs;
+}
+
+/* Even without the server's notices, as entries end. */
+static void changes_of_others_are_seen_within_two_seconds(void)
+{
+	struct sheaf *a = client_with_life(1);
+	struct stat st;
+
+	make_synced("/changed", 1000, 21);
+	for (mode_t mode = 0600; mode < 0604; mode++) {
+		uint64_t at, began;
+
+		stat_until_found(a, "/changed", &st);
+		CHECK_EQ(sheaf_chmod(writer, "/changed", mode), 0);
+		at = time_now();
+		do { /* old attributes in an answer to a question of later than that are wrong */
+			began = time_now();
+			CHECK_EQ(sheaf_stat(a, "/changed", &st), 0);
+		} while ((st.st_mode & 07777) != mode && began < at + 2 * NSEC_PER_SEC);
+		CHECK_EQ(st.st_mode & 07777, mode);
+	}
+	sheaf_disconnect(a);
+}
+
+/* Long before entries end. */
+static void the_metadata_server_tells_of_changes(void)
+{
+	struct sheaf *a = banked_client("always");
+	struct stat st;
+
+	make_synced("/told", 1000, 25);
+	stat_until_found(a, "/told", &st);
+	CHECK_EQ(sheaf_chmod(writer, "/told", 0611), 0);
+	CHECK(WITHIN(PATIENCE_S / 2,
+		     sheaf_stat(a, "/told", &st) == 0 && (st.st_mode & 07777) == 0611));
+	stat_until_found(a, "/told", &st);
+	make_synced("/told", 2000, 26);
+	CHECK(WITHIN(PATIENCE_S / 2, sheaf_stat(a, "/told", &st) == 0 && st.st_size == 2000));
+	stat_until_found(a, "/told", &st);
+	CHECK_EQ(sheaf_rename(writer, "/told", "/moved"), 0);
+	CHECK(WITHIN(PATIENCE_S / 2, sheaf_stat(a, "/told", &st) == -ENOENT));
+	stat_until_found(a, "/moved", &st);
+	CHECK_EQ(sheaf_unlink(writer, "/moved"), 0);
+	CHECK(WITHIN(PATIENCE_S / 2, sheaf_stat(a, "/moved", &st) == -ENOENT));
+	sheaf_disconnect(a);
+}
+
+static void own_changes_are_seen_at_once(void)
+{
+	struct sheaf *a = banked_client("always"), *b = banked_client("always");
+	struct sheaf_file *f;
+	struct stat st;
+
+	make_synced("/mine", 1000, 22);
+	for (mode_t mode = 0600; mode < 0604; mode++) {
+		stat_until_found(a, "/mine", &st);
+		CHECK_EQ(sheaf_stat(b, "/mine", &st), 0);
+		CHECK_EQ(sheaf_chmod(a, "/mine", mode), 0);
+		CHECK_EQ(sheaf_stat(a, "/mine", &st), 0);
+		CHECK_EQ(st.st_mode & 07777, mode);
+	}
+	stat_until_found(a, "/mine", &st);
+	f = open_file(a, "/mine", O_WRONLY);
+	CHECK_EQ(sheaf_pwrite(f, "!", 1, 5000), 1);
+	CHECK_EQ(sheaf_stat(a, "/mine", &st), 0);
+	CHECK_EQ(st.st_size, 5001);
+	CHECK_EQ(sheaf_close(f), 0);
+	CHECK_EQ(sheaf_stat(a, "/mine", &st), 0);
+	CHECK_EQ(st.st_size, 5001);
+	CHECK_EQ(sheaf_rename(a, "/mine", "/yours"), 0);
+	CHECK_EQ(sheaf_stat(a, "/mine", &st), -ENOENT);
+	CHECK_EQ(sheaf_unlink(a, "/yours"), 0);
+	CHECK_EQ(sheaf_stat(a, "/yours", &st), -ENOENT);
+	sheaf_disconnect(a);
+	sheaf_disconnect(b);
+}
+
+/* What one user found is not an answer for another one. */
+static void no_user_sees_what_the_server_refuses(void)
+{
+	struct sheaf *a = banked_client("always");
+	const struct sheaf_cred user = { .uid = 1000, .gid = 1000 };
+	struct sheaf_handle h;
+	struct stat st;
+
+	CHECK_EQ(sheaf_mkdir(writer, "/private", 0700), 0);
+	make_synced("/private/file", 1000, 23);
+	stat_until_found(a, "/private/file", &st);
+	for (int i = 0; i < 50; i++) {
+		CHECK_EQ(sheaf_h_lookup(a, NULL, sheaf_root(a), "private/file", &h, &st), 0);
+		CHECK_EQ(sheaf_h_lookup(a, &user, sheaf_root(a), "private/file", &h, &st), -EACCES);
+	}
+	sheaf_disconnect(a);
+}
+
+static void attributes_can_be_left_out(void)
+{
+	struct sheaf *a = client_with_life(0);
+	struct stat st;
+
+	make_synced("/plain", 1000, 24);
+	for (int i = 0; i < 20; i++)
+		CHECK_EQ(sheaf_stat(a, "/plain", &st), 0);
+	CHECK_EQ(counts_of(a).attr_asked, 0);
+	sheaf_disconnect(a);
+}
+
 /* ---- the fixture ---- */
 
 static bool is_installed(void)
@@ -491,9 +646,10 @@ static void begin(void)
 
 	cluster_create(&c, &(struct cluster_opts){ .servers = 3, .timeout = 20 });
 	port = free_ports(DAEMONS);
-	snprintf(more, sizeof(more),
-		 "\n[bank]\ntimeout_ms = 100\nservers = 127.0.0.1:%u 127.0.0.1:%u\n", port,
-		 port + 1); /* 100 ms: other processes may have the processors for some ms */
+	snprintf(
+		more, sizeof(more),
+		"\n[bank]\ntimeout_ms = 100\nattributes = 60\nservers = 127.0.0.1:%u 127.0.0.1:%u\n",
+		port, port + 1); /* 100 ms: other processes may have the processors for some ms */
 	text = read_text(c.conf);
 	whole = malloc(strlen(text) + sizeof(more));
 	sprintf(whole, "%s%s", text, more);
@@ -531,6 +687,12 @@ int main(int argc, char **argv)
 		TEST(daemons_that_die_or_stop_change_no_result),
 		TEST(clients_without_the_key_do_without_the_bank),
 		TEST(without_a_wish_the_client_measures),
+		TEST(stats_are_found_in_the_bank),
+		TEST(changes_of_others_are_seen_within_two_seconds),
+		TEST(the_metadata_server_tells_of_changes),
+		TEST(own_changes_are_seen_at_once),
+		TEST(no_user_sees_what_the_server_refuses),
+		TEST(attributes_can_be_left_out),
 	};
 
 	if (!is_installed())

@@ -1,0 +1,226 @@
+/* Attributes through the cache bank (cache/cache.h): of what has no writer, by handle, and by a
+ * path as a user asked for it. An entry by path holds what the server answered to this user (same
+ * ids, same groups), so none shows what the server would have refused.
+ *
+ * An entry is used for as long as the cluster file says, by the clocks of both clients, and not if
+ * this client itself may have changed since then what the entry shows: it remembers when it last
+ * changed any name, and which inodes it changed (a hash of them: others may be asked for in vain).
+ *
+ * Threads: the loop's. Buffers: the entry is copied. Errors: none of the bank. */
+#include "client/banked.h"
+#include "client/names_impl.h"
+
+#define SKEW_NS (NSEC_PER_SEC / 4) /* by which clocks of two hosts may differ */
+
+/* All that the answer to a question about a path depends on, beside the path. */
+struct question {
+	uint64_t incarnation, ino;
+	uint32_t gen, follows, uid, gid, n_gids;
+	uint32_t gids[ARRAY_LEN(((struct cred_wire *)0)->gids)];
+};
+
+static uint64_t wall_of(const struct client *c)
+{
+	return c->loop->env->clock->wall(c->loop->env);
+}
+
+/* ---- what this client has changed ---- */
+
+static uint64_t *slot_of(struct client *c, uint64_t ino)
+{
+	return &c->changed.inodes[hash_u64(ino) % ARRAY_LEN(c->changed.inodes)];
+}
+
+void attrs_changed(struct client *c, uint64_t ino)
+{
+	*slot_of(c, ino) = wall_of(c);
+}
+
+void attrs_changed_names(struct client *c)
+{
+	c->changed.names = c->changed.all = wall_of(c);
+}
+
+/* May an entry with this stamp be used? */
+static bool is_recent(struct client *c, uint64_t ino, bool by_path, uint64_t stamp)
+{
+	uint64_t since = MAX(c->changed.all, *slot_of(c, ino)), now = wall_of(c);
+	uint64_t life = bank_attr_seconds(c->bank) * NSEC_PER_SEC;
+
+	if (by_path)
+		since = MAX(since, c->changed.names);
+	return stamp > since + SKEW_NS && stamp <= now + SKEW_NS && stamp + life >= now;
+}
+
+/* The attributes of a file that is open here are known better, if it has a writer or another
+ * state was seen. */
+static bool is_known_better(struct client *c, uint64_t ino, uint64_t change)
+{
+	const struct holding *h = holding_find(c, ino);
+
+	return h && (h->leaves_bank || change < h->change);
+}
+
+/* ---- looking and storing ---- */
+
+static bool is_by_path(const struct cop *op)
+{
+	return op->call.op == OP_LOOKUP;
+}
+
+static void name_question(const struct cop *op, struct bank_call *look)
+{
+	const struct wire_place *p = &op->start;
+	struct question q;
+
+	memset(&q, 0, sizeof(q));
+	q.incarnation = meta_peer(op->c, p->dir.ino)->incarnation;
+	q.ino = p->dir.ino;
+	q.gen = p->dir.gen;
+	q.follows = p->follow;
+	q.uid = op->cred.uid;
+	q.gid = op->cred.gid;
+	q.n_gids = op->cred.n_gids;
+	memcpy(q.gids, op->cred.gids, op->cred.n_gids * sizeof(q.gids[0]));
+	bank_look_question(look, &q, sizeof(q), p->path.p, p->path.len);
+}
+
+/* Could an entry be used now? */
+static bool may_look(struct cop *op)
+{
+	struct client *c = op->c;
+	uint64_t ino = is_by_path(op) ? op->start.dir.ino : op->ino;
+
+	if (client_bank_open(c) || !bank_attr_seconds(c->bank) || !meta_peer(c, ino)->incarnation)
+		return false;
+	if (is_by_path(op))
+		return is_recent(c, 0, true, wall_of(c));
+	return is_recent(c, ino, false, wall_of(c)) && !is_known_better(c, ino, UINT64_MAX);
+}
+
+static struct bank_choice *choice_of(const struct cop *op)
+{
+	return bank_choice(op->c->bank);
+}
+
+/* The servers are asked, and measured; at times, so is the bank, by a question about nothing. */
+static void ask_servers(struct cop *op)
+{
+	const struct bank_state none = { .ino = op->ino };
+
+	op->plain_began = op->c->loop->env->clock->now(op->c->loop->env);
+	op->plain_class = BANK_ATTR;
+	bank_counts(op->c->bank)->attr_skipped++;
+	if (!choice_probes(choice_of(op), BANK_ATTR))
+		return;
+	op->probe = bank_call_new(op->c->bank, &none, 1);
+	if (op->probe)
+		bank_add_block(op->probe, 0);
+}
+
+bool attrs_find(struct cop *op)
+{
+	bool is_stat = is_by_path(op) ||
+		       (op->call.op == OP_GETATTR && !op->args.GETATTR.with_layout);
+
+	if (!is_stat || op->has_looked || op->refused)
+		return false;
+	op->has_looked = true;
+	if (!may_look(op))
+		return false;
+	if (!choice_asks(choice_of(op), BANK_ATTR)) {
+		ask_servers(op);
+		return false;
+	}
+	op->look = bank_look_new(op->c->bank);
+	if (!op->look)
+		return false;
+	op->look_began = op->c->loop->env->clock->now(op->c->loop->env);
+	op->look_stamp = wall_of(op->c);
+	if (is_by_path(op))
+		name_question(op, op->look);
+	else
+		bank_look_handle(op->look, meta_peer(op->c, op->ino)->incarnation, op->ino,
+				 op->args.GETATTR.h.gen);
+	bank_counts(op->c->bank)->attr_asked++;
+	bank_find(&op->look, &op->q);
+	return true;
+}
+
+static bool take(struct cop *op, const struct bank_attr *a)
+{
+	struct client *c = op->c;
+	struct wire_attr at;
+	struct xdr x;
+
+	xdr_decoder(&x, a->data, a->length, &op->arena);
+	if (!xdr_wire_attr(&x, &at) || at.ino != a->ino || at.change != a->change || at.unsettled ||
+	    a->incarnation != meta_peer(c, a->ino)->incarnation ||
+	    !is_recent(c, a->ino, is_by_path(op), a->stamp) ||
+	    is_known_better(c, a->ino, a->change))
+		return false;
+	op->attr = at;
+	return true;
+}
+
+static uint64_t time_of(const struct cop *op)
+{
+	return op->c->loop->env->clock->now(op->c->loop->env) - op->look_began;
+}
+
+bool attrs_found(struct cop *op)
+{
+	struct bank_call *look = op->look;
+	bool is_found;
+
+	choice_note_ask(choice_of(op), BANK_ATTR, time_of(op), !look || look->failures);
+	is_found = look && look->look->is_found && take(op, &look->look->attr);
+	bank_counts(op->c->bank)->attr_hits += is_found;
+	op->is_found = is_found;
+	return is_found;
+}
+
+static bool is_unsettled(const struct cop *op)
+{
+	return is_by_path(op) ? op->res.lookup.at.unsettled : op->res.getattr.at.unsettled;
+}
+
+/* Stores what the server answered. Sizes of files with writers change without a notice. */
+static void store(struct cop *op)
+{
+	struct bank_look *k = op->look->look;
+	const struct peer *p = meta_peer(op->c, op->attr.ino);
+	struct xdr x;
+
+	k->attr = (struct bank_attr){ .stamp = op->look_stamp,
+				      .incarnation = p->incarnation,
+				      .ino = op->attr.ino,
+				      .change = op->attr.change };
+	xdr_encoder(&x, k->attr.data, sizeof(k->attr.data));
+	if (is_unsettled(op) || !p->incarnation || !xdr_wire_attr(&x, &op->attr))
+		return;
+	k->attr.length = xdr_used(&x);
+	bank_look_handle(op->look, p->incarnation, op->attr.ino, op->attr.gen);
+	bank_store(op->look);
+	op->look = NULL;
+}
+
+/* Does the operation change names, or permissions of what may be a directory? */
+static bool may_move(const struct cop *op)
+{
+	return op->place || op->moves || op->call.op == OP_SETXATTR ||
+	       op->call.op == OP_REMOVEXATTR;
+}
+
+void attrs_end(struct cop *op, int error)
+{
+	if (op->look_began) {
+		choice_note_asked(choice_of(op), BANK_ATTR, time_of(op));
+		if (!error && !op->is_found && op->look)
+			store(op);
+	}
+	if (error == -ESTALE || (op->call.once && may_move(op)))
+		attrs_changed_names(op->c);
+	else if (op->call.once)
+		attrs_changed(op->c, op->ino);
+}
