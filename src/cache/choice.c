@@ -10,7 +10,7 @@
 #include "cache/cache.h"
 
 #define WEIGHT 16 /* of a mean: samples */
-#define SAMPLES_MIN 4 /* before a mean counts */
+#define SAMPLES_MIN 8 /* before a mean counts */
 #define PROBE_SHARE 100 /* times the duration of a probe: accesses between two of them */
 #define PLAIN_SHARE 32 /* the same of accesses that do not ask, where asking pays ... */
 #define PLAIN_EVERY 64 /* ... and at least so many accesses between two of them */
@@ -38,15 +38,21 @@ static void note(uint64_t *mean, uint32_t *n, uint64_t ns)
 	*mean = *mean - *mean / *n + MAX(ns, 1u) / *n;
 }
 
-/* Two thirds to begin, nine tenths to go on: noise does not change it often. */
+static bool is_far_below(const struct bank_class *c)
+{
+	return c->ask_ns * 2 < c->plain_ns;
+}
+
+/* Half to begin, four fifths to go on: noise does not change it often, and a conversation with the
+ * bank takes more of the processors than its time shows. */
 static void compare(struct bank_class *c)
 {
 	if (c->n_plain < SAMPLES_MIN || c->n_ask < SAMPLES_MIN)
 		return;
 	if (c->is_faster)
-		c->is_faster = c->ask_ns * 10 < c->plain_ns * 9;
+		c->is_faster = c->ask_ns * 5 < c->plain_ns * 4;
 	else
-		c->is_faster = c->ask_ns * 3 < c->plain_ns * 2;
+		c->is_faster = is_far_below(c);
 }
 
 bool choice_asks(struct bank_choice *k, unsigned class)
@@ -69,7 +75,7 @@ bool choice_probes(const struct bank_choice *k, unsigned class)
 
 	if (k->asks_always || c->n_plain < SAMPLES_MIN)
 		return false;
-	if (c->n_ask < SAMPLES_MIN && c->ask_ns < c->plain_ns) /* likely to pay: be sure soon */
+	if (c->n_ask < SAMPLES_MIN && is_far_below(c)) /* likely to pay: be sure soon */
 		return true;
 	return c->unprobed / PROBE_SHARE >= c->ask_ns;
 }

@@ -23,6 +23,7 @@ void file_free(struct cfile *f)
 		htab_remove(&f->c->imported, &f->by_id);
 	file_locks_free(f);
 	direct_file_free(f->direct);
+	free(f->bank_ahead);
 	free(f->targets);
 	free(f->unsynced);
 	free(f->writes);

@@ -40,6 +40,7 @@ struct cfile {
 	uint64_t opened_at; /* incarnation of the metadata server's storage */
 	bool uses_bank; /* reads may use the cache bank */
 	uint64_t bank_next; /* where the last read through it ended */
+	struct bank_ahead *bank_ahead; /* what was filled lately (banked.c), or NULL */
 	struct wire_wrote wrote;
 	uint64_t n_wrote; /* writes answered so far */
 	bool punched; /* holes were punched: only the objects know their blocks */
