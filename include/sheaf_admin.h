@@ -42,6 +42,9 @@ struct sheaf_bank {
 };
 /* -ENOENT: reads do not use a bank; sheaf_why() says why. */
 SHEAF_API int sheaf_bank(struct sheaf *fs, struct sheaf_bank *out);
+#define SHEAF_BANK_READ_MAX 1048576 /* bytes: longer reads do not ask */
+/* Asks the bank for as many bytes of a file that does not exist: how long that takes, in ns. */
+SHEAF_API int64_t sheaf_bank_ask(struct sheaf *fs, uint64_t bytes);
 
 /* ---- servers: `sheaf status` and `sheaf requests` ---- */
 

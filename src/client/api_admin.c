@@ -4,6 +4,7 @@
  * are copied out before the operation is freed. Errors: -errno, and sheaf_why() names the
  * server. */
 #include <assert.h>
+#include <inttypes.h>
 
 #include "cache/cache.h"
 #include "client/api_impl.h"
@@ -57,6 +58,46 @@ int sheaf_bank(struct sheaf *fs, struct sheaf_bank *out)
 	}
 	pthread_mutex_unlock(&fs->d->lock);
 	return r;
+}
+
+int64_t sheaf_bank_ask(struct sheaf *fs, uint64_t bytes)
+{
+	struct sheaf_bank k = { .size = sizeof(k) };
+	int r = sheaf_bank(fs, &k);
+	struct cop *op;
+	int64_t ns;
+
+	if (r)
+		return r;
+	op = api_begin(fs, &root);
+	client_bank_ask(op, bytes);
+	ns = api_finish(fs, op);
+	if (ns < 0)
+		why_set("the daemons of the cache bank do not answer: 'sheaf bank status'");
+	return ns;
+}
+
+ssize_t api_bank_text(struct sheaf *fs, char *out, size_t size)
+{
+	struct sheaf_bank k = { .size = sizeof(k) };
+	char text[512];
+	int n, r = sheaf_bank(fs, &k);
+
+	if (r)
+		return -ENODATA;
+	n = snprintf(text, sizeof(text),
+		     "{\"asked\":%" PRIu64 ",\"hits\":%" PRIu64 ",\"skipped\":%" PRIu64
+		     ",\"hit_bytes\":%" PRIu64 ",\"waits\":%" PRIu64 ",\"filled\":%" PRIu64
+		     ",\"failures\":%" PRIu64 ",\"bad\":%" PRIu64 ",\"ask_ns\":%" PRIu64
+		     ",\"attr_asked\":%" PRIu64 ",\"attr_hits\":%" PRIu64
+		     ",\"attr_skipped\":%" PRIu64 "}",
+		     k.asked, k.hits, k.skipped, k.hit_bytes, k.waits, k.filled, k.failures, k.bad,
+		     k.ask_ns, k.attr_asked, k.attr_hits, k.attr_skipped);
+	if (size && size < (size_t)n)
+		return -ERANGE;
+	if (size)
+		memcpy(out, text, (size_t)n);
+	return n;
 }
 
 bool api_is_meta(struct sheaf *fs, uint32_t target)

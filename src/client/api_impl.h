@@ -55,6 +55,8 @@ int64_t api_wait(struct sheaf *fs, struct cop *op);
 void api_release(struct sheaf *fs, struct cop *op);
 /* api_wait(), then api_release(). */
 int64_t api_finish(struct sheaf *fs, struct cop *op);
+/* The counters of the cache bank as JSON, as an extended attribute is read. -ENODATA: no bank. */
+ssize_t api_bank_text(struct sheaf *fs, char *out, size_t size);
 /* Instead of a wait: sends what was started, passes the lead on and releases the lock. */
 void api_unlock(struct sheaf *fs);
 

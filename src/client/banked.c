@@ -20,7 +20,7 @@
 
 #include "client/banked.h"
 
-#define BYTES_MAX MIB /* of an access */
+#define BYTES_MAX MIB /* of an access: SHEAF_BANK_READ_MAX */
 #define WASTE_MAX 8 /* times the bytes of the access may be fetched */
 #define AHEAD_BYTES (64 * KIB) /* are filled at once where a file is read in order */
 #define PAUSE_NS NSEC_PER_MSEC /* twice as long each time */
@@ -629,4 +629,42 @@ void banked_note_plain(struct cop *op)
 	if (op->probe)
 		bank_probe(op->probe, op->plain_class);
 	op->probe = NULL;
+}
+
+/* ---- a question about nothing ---- */
+
+enum { ASK, ASKED };
+static const char *const ask_names[] = { [ASK] = "ask", [ASKED] = "asked" };
+
+static bool ask_step(struct req *q)
+{
+	struct cop *op = cop_of(q);
+	bool is_answered;
+
+	if (q->state == ASK) {
+		req_goto(q, ASKED);
+		bank_find(&op->probe, q);
+		return true;
+	}
+	is_answered = op->probe && !op->probe->failures;
+	bank_call_free(op->probe);
+	op->probe = NULL;
+	return cop_end(op, is_answered ? (int64_t)(clock_of(op) - op->look_began) : -EIO);
+}
+
+static const struct req_ops ask_ops = REQ_OPS("bank question", ask_step, ASKED, ask_names);
+
+void client_bank_ask(struct cop *op, uint64_t bytes)
+{
+	uint32_t block = bank_block_bytes(op->c->bank);
+	uint64_t n = MIN(MAX((bytes + block - 1) / block, 1u), (uint64_t)BANK_BATCH);
+	const struct bank_state none = { .change = clock_of(op) };
+
+	op->look_began = clock_of(op);
+	op->probe = bank_call_new(op->c->bank, &none, n);
+	for (uint64_t i = 0; op->probe && i < n; i++)
+		bank_add_block(op->probe, i);
+	if (op->probe)
+		op->probe->is_probe = true;
+	cop_start(op, &ask_ops, op->probe ? 0 : -ENOMEM);
 }

@@ -37,6 +37,8 @@ int client_fork(struct client *of, const uint8_t name[SESSION_NAME], const char 
 		struct client **out);
 /* Outside the simulation: measures costs, makes bad memory an error, reads $SHEAF_MOVER. */
 int movers_init(struct client *c);
+/* Asks it for as many bytes of nothing; the result is the time in ns, or -EIO. It must be open. */
+void client_bank_ask(struct cop *op, uint64_t bytes);
 /* Opens the cache bank of the cluster file, once. -errno: reads do without it. */
 int client_bank_open(struct client *c);
 /* The same: direct reads on or off, by $SHEAF_DIRECT. */

@@ -281,6 +281,7 @@ static int print_text(struct explain *e, const struct drawing *d, const char *co
 	putchar('\n');
 	if (print_table(e, names) || links_print(e, names) || sieve_print(e, names))
 		return cli_error(e->c, "out of memory");
+	bank_print(e);
 	if (e->rounds)
 		printf("\nMeasured: the median of %u round%s, in a file of its own. "
 		       "COPIED is bytes copied in user space.\n",
@@ -386,6 +387,7 @@ static int print_json(struct explain *e, const struct drawing *d, const char *co
 	add_number(o, "cut", e->x.cut, e->x.cut);
 	json_object_object_add(o, "ways", ways_json(e, names));
 	json_object_object_add(o, "links", links_json(e, names));
+	json_object_object_add(o, "bank", bank_json(e));
 	json_object_object_add(o, "sieve", sieve_json(e, names));
 	json_object_object_add(o, "picture", picture_json(&d->screen, names));
 	cli_json_print(o, JSON_C_TO_STRING_PRETTY);

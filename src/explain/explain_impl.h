@@ -103,6 +103,8 @@ struct explain {
 
 int links_print(const struct explain *e, const char *const *names); /* -1: out of memory */
 struct json_object *links_json(const struct explain *e, const char *const *names);
+void bank_print(const struct explain *e); /* nothing where there is no bank */
+struct json_object *bank_json(const struct explain *e); /* NULL: not asked */
 
 /* ---- explain_sieve.c ---- */
 

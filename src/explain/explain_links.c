@@ -37,6 +37,34 @@ static struct sheaf_link_costs link_of(const struct explain *e, uint32_t i, uint
 	return l;
 }
 
+void bank_print(const struct explain *e)
+{
+	int64_t ns = sheaf_bank_ask(e->c->fs, e->x.bytes);
+	char text[32];
+
+	if (ns == -ENOENT)
+		return;
+	cli_time(text, sizeof(text), (double)ns);
+	if (ns < 0)
+		printf("\nCache bank: not asked: %s\n", sheaf_why());
+	else if (e->x.bytes > SHEAF_BANK_READ_MAX)
+		printf("\nCache bank: not asked: a read of more than 1 MiB.\n");
+	else
+		printf("\nCache bank: a question about as many bytes takes %s. Reads ask where that is "
+		       "less than half of the time without it.\n",
+		       text);
+}
+
+struct json_object *bank_json(const struct explain *e)
+{
+	int64_t ns = sheaf_bank_ask(e->c->fs, e->x.bytes);
+	struct json_object *o = ns < 0 ? NULL : json_object_new_object();
+
+	if (o)
+		json_object_object_add(o, "ask_ns", json_object_new_int64(ns));
+	return o;
+}
+
 int links_print(const struct explain *e, const char *const *names)
 {
 	static const char *const heads[] = { "SERVER",	  "ROUTE",	">ROUND TRIP",

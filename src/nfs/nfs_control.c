@@ -111,6 +111,19 @@ static struct json_object *exports_json(const struct conf *c)
 	return all;
 }
 
+/* How this gateway uses the cache bank; NULL: it does not. */
+static struct json_object *bank_json(const struct gateway *g)
+{
+	char text[1024];
+	ssize_t n = sheaf_h_getxattr(g->fs, NULL, sheaf_root(g->fs), "sheaf.bank", text,
+				     sizeof(text) - 1);
+
+	if (n < 0)
+		return NULL;
+	text[n] = 0;
+	return json_tokener_parse(text);
+}
+
 static void answer(struct gateway *g, int fd)
 {
 	struct json_object *o = json_object_new_object();
@@ -128,6 +141,7 @@ static void answer(struct gateway *g, int fd)
 	json_object_object_add(o, "open_files", json_object_new_uint64(g->files.count));
 	json_object_object_add(o, "memory", json_object_new_uint64(g->memory_used));
 	json_object_object_add(o, "replayed", json_object_new_uint64(g->n_replayed));
+	json_object_object_add(o, "bank", bank_json(g));
 	json_object_object_add(o, "exports", exports_json(g->conf));
 	json_object_object_add(o, "procedures", procedures_json(g));
 	json_object_object_add(o, "clients", clients_json(g));

@@ -4,6 +4,7 @@
 #include <sys/epoll.h>
 
 #include "net/http.h"
+#include "sheaf_admin.h"
 #include "nfs/nfs_priv.h"
 
 static void value(FILE *f, const char *name, const char *type, const char *help, uint64_t v)
@@ -78,6 +79,25 @@ static double client_sent(const struct nfs_client *k)
 	return (double)k->sent;
 }
 
+static void write_bank(FILE *f, struct sheaf *fs)
+{
+	struct sheaf_bank k = { .size = sizeof(k) };
+
+	if (sheaf_bank(fs, &k))
+		return;
+	value(f, "bank_reads_asked_total", "counter", "Reads that asked the cache bank.", k.asked);
+	value(f, "bank_reads_found_total", "counter", "Those that found all.", k.hits);
+	value(f, "bank_reads_skipped_total", "counter", "Reads for which asking would not pay.",
+	      k.skipped);
+	value(f, "bank_bytes_total", "counter", "Bytes found.", k.hit_bytes);
+	value(f, "bank_attributes_asked_total", "counter", "Attributes asked for.", k.attr_asked);
+	value(f, "bank_attributes_found_total", "counter", "Those that were found.", k.attr_hits);
+	value(f, "bank_failures_total", "counter", "Daemons that did not answer.", k.failures);
+	value(f, "bank_bad_total", "counter", "Values that were no entries.", k.bad);
+	value(f, "bank_ask_nanoseconds_total", "counter", "Time of the reads that asked.",
+	      k.ask_ns);
+}
+
 static int make_page(void *arg, char **text, size_t *len)
 {
 	const struct gateway *g = arg;
@@ -98,6 +118,7 @@ static int make_page(void *arg, char **text, size_t *len)
 	by_client(f, g, "client_errors_total", "Those that failed.", client_errors);
 	by_client(f, g, "client_received_bytes_total", "Bytes of its calls.", client_received);
 	by_client(f, g, "client_sent_bytes_total", "Bytes of the replies.", client_sent);
+	write_bank(f, g->fs);
 	return fclose(f) ? -ENOMEM : 0;
 }
 

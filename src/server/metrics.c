@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "cache/cache.h"
 #include "net/http.h"
 #include "server/window.h"
 
@@ -54,6 +55,18 @@ static void times_of(FILE *f, const char *name, const char *labels, const struct
 		(unsigned long long)h->count);
 	fprintf(f, "sheaf_%s_sum{%s} %.9f\n", name, labels, (double)h->sum * 1e-9);
 	fprintf(f, "sheaf_%s_count{%s} %llu\n", name, labels, (unsigned long long)h->count);
+}
+
+static void write_notices(FILE *f, const struct server *s)
+{
+	const struct bank_counts *k = s->notices.bank ? bank_counts(s->notices.bank) : NULL;
+
+	if (!k)
+		return;
+	value(f, "bank_notices_total", "counter", "Changes told to the cache bank.", k->notices);
+	value(f, "bank_notices_lost_total", "counter", "Not told, since too many waited.",
+	      k->notices_lost);
+	value(f, "bank_failures_total", "counter", "Daemons that did not answer.", k->failures);
 }
 
 static void write_times(FILE *f, const struct server *s)
@@ -200,6 +213,7 @@ int server_metrics(struct server *s, char **text, size_t *len)
 	write_links(f, s);
 	write_refusals(f, s);
 	write_windows(f, s);
+	write_notices(f, s);
 	write_times(f, s);
 	return fclose(f) ? -ENOMEM : 0;
 }

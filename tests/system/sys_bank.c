@@ -478,6 +478,29 @@ static void without_a_wish_the_client_measures(void)
 	sheaf_disconnect(a);
 }
 
+static void counters_and_times_can_be_read(void)
+{
+	struct sheaf *a = banked_client("always");
+	struct sheaf *none = client_connect(c.conf); /* SHEAF_BANK is off here */
+	char text[600];
+	ssize_t n;
+
+	make_synced("/counted", BYTES, 13);
+	fill(a, "/counted", BYTES, 13);
+	n = sheaf_getxattr(a, "/", "sheaf.bank", text, sizeof(text) - 1);
+	CHECK(n > 0);
+	text[n] = 0;
+	CHECK(strstr(text, "\"hits\":") && strstr(text, "\"bad\":0"));
+	CHECK_EQ(sheaf_getxattr(a, "/", "sheaf.bank", NULL, 0), n);
+	CHECK_EQ(sheaf_getxattr(a, "/", "sheaf.bank", text, 3), -ERANGE);
+	CHECK(sheaf_bank_ask(a, 100) > 0);
+	CHECK(sheaf_bank_ask(a, 1 << 30) > 0);
+	CHECK_EQ(sheaf_getxattr(none, "/", "sheaf.bank", text, sizeof(text)), -ENODATA);
+	CHECK_EQ(sheaf_bank_ask(none, 100), -ENOENT);
+	sheaf_disconnect(a);
+	sheaf_disconnect(none);
+}
+
 /* ---- attributes ---- */
 
 /* Until the bank has answered a stat of each of the clients. */
@@ -687,6 +710,7 @@ int main(int argc, char **argv)
 		TEST(daemons_that_die_or_stop_change_no_result),
 		TEST(clients_without_the_key_do_without_the_bank),
 		TEST(without_a_wish_the_client_measures),
+		TEST(counters_and_times_can_be_read),
 		TEST(stats_are_found_in_the_bank),
 		TEST(changes_of_others_are_seen_within_two_seconds),
 		TEST(the_metadata_server_tells_of_changes),
