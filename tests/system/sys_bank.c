@@ -130,15 +130,37 @@ static void entry_set(const struct entry *e, const void *value, size_t n)
 
 /* ---- clients ---- */
 
-static struct sheaf *banked_client(const char *how)
+static struct sheaf *banked_client_of(const char *conf, const char *how)
 {
 	struct sheaf_bank b = { .size = sizeof(b) };
 	struct sheaf *fs;
 
 	setenv("SHEAF_BANK", how, 1);
-	fs = client_connect(c.conf);
+	fs = client_connect(conf);
 	sheaf_bank(fs, &b); /* else the bank is opened later, with the first file */
 	setenv("SHEAF_BANK", "off", 1);
+	return fs;
+}
+
+static struct sheaf *banked_client(const char *how)
+{
+	return banked_client_of(c.conf, how);
+}
+
+/* A client whose cluster file has `to` in place of `from`. */
+static struct sheaf *client_with(const char *from, const char *to)
+{
+	char *text = read_text(c.conf), *whole = malloc(strlen(text) + strlen(to) + 1), *at;
+	struct sheaf *fs;
+
+	at = strstr(text, from);
+	CHECK(at);
+	sprintf(whole, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+	write_text(c.conf, whole);
+	fs = banked_client("always");
+	write_text(c.conf, text);
+	free(text);
+	free(whole);
 	return fs;
 }
 
@@ -534,27 +556,10 @@ static void stats_are_found_in_the_bank(void)
 	sheaf_disconnect(b);
 }
 
-/* A client for which attributes have this life, in seconds; the others use them for a minute. */
-static struct sheaf *client_with_life(int seconds)
-{
-	char *text = read_text(c.conf), *whole = malloc(strlen(text) + 16), *at;
-	struct sheaf *fs;
-
-	at = strstr(text, "attributes = 60");
-	CHECK(at);
-	sprintf(whole, "%.*sattributes = %d%s", (int)(at - text), text, seconds, at + 15);
-	write_text(c.conf, whole);
-	fs = banked_client("always");
-	write_text(c.conf, text);
-	free(text);
-	free(whole);
-	return fs;
-}
-
 /* Even without the server's notices, as entries end. */
 static void changes_of_others_are_seen_within_two_seconds(void)
 {
-	struct sheaf *a = client_with_life(1);
+	struct sheaf *a = client_with("attributes = 60", "attributes = 1");
 	struct stat st;
 
 	make_synced("/changed", 1000, 21);
@@ -646,13 +651,163 @@ static void no_user_sees_what_the_server_refuses(void)
 
 static void attributes_can_be_left_out(void)
 {
-	struct sheaf *a = client_with_life(0);
+	struct sheaf *a = client_with("attributes = 60", "attributes = 0");
 	struct stat st;
 
 	make_synced("/plain", 1000, 24);
 	for (int i = 0; i < 20; i++)
 		CHECK_EQ(sheaf_stat(a, "/plain", &st), 0);
 	CHECK_EQ(counts_of(a).attr_asked, 0);
+	sheaf_disconnect(a);
+}
+
+/* ---- faults ---- */
+
+static void clients_that_name_different_daemons_read_right(void)
+{
+	char both[64], one[64], turned[64];
+	struct sheaf *fs[3];
+
+	snprintf(both, sizeof(both), "127.0.0.1:%u 127.0.0.1:%u", port, port + 1);
+	snprintf(turned, sizeof(turned), "127.0.0.1:%u 127.0.0.1:%u", port + 1, port);
+	snprintf(one, sizeof(one), "127.0.0.1:%u", port + 1);
+	fs[0] = banked_client("always");
+	fs[1] = client_with(both, one);
+	fs[2] = client_with(both, turned);
+	for (uint64_t round = 0; round < 3; round++) {
+		make_synced("/lists", BYTES, 30 + round);
+		for (int i = 0; i < 3; i++)
+			check_reads(fs[i], "/lists", BYTES, 30 + round, 50);
+	}
+	for (int i = 0; i < 3; i++) {
+		CHECK(counts_of(fs[i]).asked > 0);
+		CHECK_EQ(counts_of(fs[i]).bad, 0);
+		sheaf_disconnect(fs[i]);
+	}
+}
+
+static void values_above_the_limit_of_a_daemon_are_left_out(void)
+{
+	struct sheaf *a = client_with("timeout_ms", "block = 1M\ntimeout_ms");
+	struct sheaf_file *f;
+	uint8_t *b = malloc(3 << 20);
+
+	make_synced("/huge", 3 << 20, 33);
+	f = open_file(a, "/huge", O_RDONLY);
+	for (int round = 0; round < 3; round++) /* the daemons take values up to 1 MiB with all */
+		for (size_t at = 0; at < 3 << 20; at += 100000) {
+			CHECK(sheaf_pread(f, b, 1000, (off_t)at) > 0);
+			CHECK(is_pattern(b, 1000, 33, at));
+		}
+	CHECK_EQ(sheaf_close(f), 0);
+	CHECK_EQ(counts_of(a).hits, 0);
+	CHECK_EQ(counts_of(a).filled, 0);
+	free(b);
+	sheaf_disconnect(a);
+}
+
+/* The same inodes, the same states, the same key and daemons. */
+static void another_file_system_finds_nothing(void)
+{
+	struct cluster other;
+	struct sheaf *a = banked_client("always"), *b, *w;
+	char *text = read_text(c.conf), more[CLUSTER_PATH + 256], *whole, *bank_text;
+	struct sheaf_file *f;
+
+	bank_text = strstr(text, "\n[bank]");
+	CHECK(bank_text);
+	make_synced("/same", BYTES, 34);
+	fill(a, "/same", BYTES, 34);
+	cluster_create(&other, &(struct cluster_opts){ .servers = 3, .timeout = 20 });
+	snprintf(more, sizeof(more), "%s\nkey = %s/bank.key\n", bank_text, c.dir);
+	free(text);
+	text = read_text(other.conf);
+	whole = malloc(strlen(text) + sizeof(more));
+	sprintf(whole, "%s%s", text, more);
+	write_text(other.conf, whole);
+	cluster_start(&other);
+	w = client_connect(other.conf);
+	make_file(w, "/same", BYTES, 35);
+	f = open_file(w, "/same", O_RDWR);
+	CHECK_EQ(sheaf_fsync(f), 0);
+	CHECK_EQ(sheaf_close(f), 0);
+	b = banked_client_of(other.conf, "always");
+	for (int i = 0; i < 3; i++) {
+		check_reads(b, "/same", BYTES, 35, 30);
+		check_reads(a, "/same", BYTES, 34, 30);
+	}
+	CHECK(counts_of(b).asked > 0);
+	CHECK_EQ(counts_of(b).bad, 0);
+	sheaf_disconnect(a);
+	sheaf_disconnect(b);
+	sheaf_disconnect(w);
+	cluster_stop(&other);
+	free(text);
+	free(whole);
+}
+
+/* All values of before a change come back, the notice of an earlier change among them: attributes
+ * from before the last second are refused all the same. */
+static void old_attributes_are_refused(void)
+{
+	struct sheaf *a = client_with("attributes = 60", "attributes = 1");
+	struct entry *e = calloc(4096, sizeof(*e));
+	struct stat st;
+	size_t n;
+
+	make_synced("/old", 1000, 36);
+	stat_until_found(a, "/old", &st);
+	n = entries(e, 4096);
+	CHECK(n > 0);
+	CHECK_EQ(sheaf_chmod(writer, "/old", 0611), 0);
+	pause_ms(2000);
+	for (size_t i = 0; i < n; i++) {
+		entry_set(&e[i], e[i].value, e[i].n);
+		CHECK_EQ(sheaf_stat(a, "/old", &st), 0);
+		CHECK_EQ(st.st_mode & 07777, 0611);
+		free(e[i].value);
+	}
+	free(e);
+	sheaf_disconnect(a);
+}
+
+static int run_sheaf(const char *a, const char *b, const char *d)
+{
+	char exe[CLUSTER_PATH];
+	const char *argv[] = { exe, "--conf", c.conf, a, b, d, NULL };
+
+	snprintf(exe, sizeof(exe), "%s/bin/sheaf", getenv("SHEAF_BUILD"));
+	return process_wait(process_start(argv, -1));
+}
+
+/* The restored server counts on from an older state, and another one than before gets its number. */
+static void a_restored_metadata_server_finds_no_older_entries(void)
+{
+	char backup[CLUSTER_PATH + 16];
+	struct sheaf *a = banked_client("always");
+	struct stat st;
+
+	snprintf(backup, sizeof(backup), "%s/backup", c.dir);
+	make_synced("/kept", BYTES, 37);
+	CHECK_EQ(run_sheaf("backup", backup, NULL), 0);
+	make_synced("/kept", BYTES, 38);
+	fill(a, "/kept", BYTES, 38);
+	stat_until_found(a, "/kept", &st);
+	CHECK_EQ(sheaf_chmod(writer, "/kept", 0600), 0);
+	sheaf_disconnect(a);
+	sheaf_disconnect(writer);
+	cluster_stop(&c);
+	CHECK_EQ(run_sheaf("restore", backup, "--force"), 0);
+	cluster_start(&c);
+	writer = client_connect(c.conf);
+	a = banked_client("always");
+	for (uint64_t i = 0; i < 3; i++) {
+		make_synced("/kept", BYTES, 39 + i);
+		check_reads(a, "/kept", BYTES, 39 + i, 30);
+		CHECK_EQ(sheaf_chmod(writer, "/kept", (mode_t)(0640 + i)), 0);
+		CHECK(WITHIN(PATIENCE_S,
+			     sheaf_stat(a, "/kept", &st) == 0 && (st.st_mode & 07777) == 0640 + i));
+	}
 	sheaf_disconnect(a);
 }
 
@@ -717,6 +872,11 @@ int main(int argc, char **argv)
 		TEST(own_changes_are_seen_at_once),
 		TEST(no_user_sees_what_the_server_refuses),
 		TEST(attributes_can_be_left_out),
+		TEST(clients_that_name_different_daemons_read_right),
+		TEST(values_above_the_limit_of_a_daemon_are_left_out),
+		TEST(another_file_system_finds_nothing),
+		TEST(old_attributes_are_refused),
+		TEST(a_restored_metadata_server_finds_no_older_entries),
 	};
 
 	if (!is_installed())
