@@ -37,9 +37,17 @@ static struct sheaf_link_costs link_of(const struct explain *e, uint32_t i, uint
 	return l;
 }
 
-void bank_print(const struct explain *e)
+/* The first question also connects. */
+static int64_t ask_bank(const struct explain *e)
 {
 	int64_t ns = sheaf_bank_ask(e->c->fs, e->x.bytes);
+
+	return ns < 0 ? ns : sheaf_bank_ask(e->c->fs, e->x.bytes);
+}
+
+void bank_print(const struct explain *e)
+{
+	int64_t ns = ask_bank(e);
 	char text[32];
 
 	if (ns == -ENOENT)
@@ -57,7 +65,7 @@ void bank_print(const struct explain *e)
 
 struct json_object *bank_json(const struct explain *e)
 {
-	int64_t ns = sheaf_bank_ask(e->c->fs, e->x.bytes);
+	int64_t ns = ask_bank(e);
 	struct json_object *o = ns < 0 ? NULL : json_object_new_object();
 
 	if (o)
