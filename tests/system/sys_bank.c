@@ -780,7 +780,7 @@ static int run_sheaf(const char *a, const char *b, const char *d)
 	return process_wait(process_start(argv, -1));
 }
 
-/* The restored server counts on from an older state, and another one than before gets its number. */
+/* The restored server counts on from an older state; another one than before gets its number. */
 static void a_restored_metadata_server_finds_no_older_entries(void)
 {
 	char backup[CLUSTER_PATH + 16];
