@@ -23,7 +23,7 @@ rpc.statd || fail "rpc.statd"
 
 # gateway HOST: starts one there, and says its pid
 gateway() {
-	on "$1" "$sheaf-nfsd" --log "$work/$1.log" >/dev/null 2>&1 &
+	ip netns exec "$1" "$sheaf-nfsd" --log "$work/$1.log" >/dev/null 2>&1 & # `on` would be another process
 	echo $!
 }
 # takes HOST: it gets the address, and says so to all, as a program that moves addresses does
@@ -93,7 +93,7 @@ for round in 1 2 3 4; do
 	sleep 5
 	free && fail "the lock is free in round $round"
 	if [ $((round % 2)) = 1 ]; then from=gw1 to=gw2 pid=$one; else from=gw2 to=gw1 pid=$two; fi
-	kill -9 "$pid"
+	kill -9 "$pid" || fail "the gateway on $from had ended"
 	ip -n $from address del 10.8.0.9/24 dev eth0
 	takes $to
 	if [ $to = gw2 ]; then kill -HUP "$two"; else kill -HUP "$one"; fi
