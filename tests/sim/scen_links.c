@@ -268,6 +268,13 @@ static void move_both(struct world *w, struct cfile *files[2], int value)
 			    "byte %zu is %d and %d", i, bytes[0][i], bytes[1][i]);
 }
 
+static bool has_no_queue_pair(void *arg)
+{
+	struct world *w = arg;
+
+	return !sim_fabric_counts(w->targets[0].node)->qps;
+}
+
 /* The card of the server has one queue pair: the first client gets it, the other one stays on TCP
  * and has the reason. When the first has gone, a new link of the other gets it. */
 static void queue_pairs_run_out(struct world *w)
@@ -290,7 +297,7 @@ static void queue_pairs_run_out(struct world *w)
 	scene_check(w, !link_has_rdma(p->link) && strstr(p->rdma_why, "no further queue pair"),
 		    "no reason: %s", p->rdma_why);
 	scene_die(w, 0);
-	scene_pass(w, NSEC_PER_SEC); /* the server notices */
+	scene_until(w, has_no_queue_pair, w, "the server keeps the queue pair of a dead client");
 	link_close(p->link, -ECONNRESET);
 	scene_lookup(w, 1, "none", NULL);
 	scene_check(w, p->link && link_has_rdma(p->link), "still no RDMA: %s", p->rdma_why);
