@@ -309,6 +309,7 @@ static void probed(struct job *j)
 
 	bank_count(c);
 	c->bank->is_probing = false;
+	c->bank->counts.probes++;
 	choice_note_ask(&c->bank->choice, c->class, c->ended - c->began, c->failures);
 	bank_call_free(c);
 }

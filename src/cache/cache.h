@@ -24,6 +24,7 @@ struct bank_counts {
 	uint64_t failures; /* of daemons, which are skipped for a while then */
 	uint64_t bad; /* values that were no entry of ours */
 	uint64_t ask_ns; /* time of accesses that were asked for */
+	uint64_t probes; /* to measure the bank */
 	uint64_t attr_asked, attr_hits, attr_skipped; /* attributes, as asked, hits and skipped */
 	uint64_t notices, notices_lost; /* of changes: set; not set, since too many waited */
 };

@@ -51,7 +51,8 @@ int sheaf_bank(struct sheaf *fs, struct sheaf_bank *out)
 					    .ask_ns = k->ask_ns,
 					    .attr_asked = k->attr_asked,
 					    .attr_hits = k->attr_hits,
-					    .attr_skipped = k->attr_skipped };
+					    .attr_skipped = k->attr_skipped,
+					    .probes = k->probes };
 	} else {
 		why_set("%s", c->bank_why);
 		r = -ENOENT;

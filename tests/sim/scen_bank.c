@@ -33,6 +33,7 @@ static struct {
 	} entries[ENTRIES];
 	size_t n;
 	bool lies;
+	struct world *unsealed; /* values can be compared: a name has one value; or NULL */
 } bank;
 
 static int bank_open(struct env *e, const struct bank_setup *s, void **handle, char *why,
@@ -94,6 +95,13 @@ static int put(const struct bank_entry *e, bool replaces, uint32_t seconds)
 		return -EIO;
 	if (s && !replaces && (!s->until || bank.sim->now < s->until))
 		return -EEXIST;
+	if (s && bank.unsealed && s->length > SEAL_BYTES && e->length > SEAL_BYTES)
+		scene_check(bank.unsealed,
+			    s->length == e->length &&
+				    !memcmp(s->value + SEAL_BYTES,
+					    (const uint8_t *)e->value + SEAL_BYTES,
+					    e->length - SEAL_BYTES),
+			    "a name of the bank gets another value");
 	if (!s)
 		s = &bank.entries[bank.n < ENTRIES ? bank.n++ : sim_below(bank.sim, ENTRIES)];
 	memcpy(s->key, e->key, BANK_KEY);
@@ -132,6 +140,7 @@ struct party {
 	struct cop *c;
 	struct cfile *f;
 	uint32_t done; /* reads or writes of this open */
+	bool has_writer; /* of a reader: the file had a writer during all of its open */
 	uint8_t least[BLOCKS]; /* of a reader: what its open must see; then, what its read must */
 	uint8_t data[BYTES];
 	struct iovec mem;
@@ -143,8 +152,11 @@ struct scene {
 	struct party writer, readers[READERS];
 	uint8_t closed[BLOCKS], begun[BLOCKS]; /* versions: at the last close; of the last write */
 	uint8_t written[BLOCKS]; /* by the current open */
+	uint8_t acked[BLOCKS]; /* the last write of each block that was answered */
+	uint32_t n_opens; /* of the writer */
 	uint8_t least[CLIENTS][BLOCKS]; /* what all reads of a client must see */
 	uint32_t n_versions;
+	uint32_t writer_at[READERS]; /* n_opens when a reader's open began; 0: there was no writer */
 	bool restarts; /* of servers: then each open is synced */
 };
 
@@ -161,6 +173,12 @@ static void start_close(struct scene *s, struct party *a)
 	a->c = scene_call(s->w, a->client);
 	a->state = CLOSING;
 	client_close(a->c, a->f);
+}
+
+/* The number of the writer's open that can write now, or 0. */
+static uint32_t writer_now(const struct scene *s)
+{
+	return s->writer.state == WORKING && s->writer.done ? s->n_opens : 0;
 }
 
 static void opened(struct scene *s, struct party *a)
@@ -186,6 +204,8 @@ static void start_read(struct scene *s, struct party *a)
 	a->mem = (struct iovec){ a->data, MIN(n, BYTES - off) };
 	a->ext = (struct extent){ off, a->mem.iov_len };
 	share_least(s, a);
+	for (size_t i = 0; a->has_writer && i < BLOCKS; i++) /* not from the bank */
+		a->least[i] = MAX(a->least[i], s->acked[i]);
 	a->c = scene_call(s->w, a->client);
 	client_read(a->c, a->f, &a->mem, 1, &a->ext, 1);
 }
@@ -212,6 +232,8 @@ static void step_reader(struct scene *s, struct party *a)
 	case OPENING:
 		opened(s, a);
 		cop_free(a->c);
+		a->has_writer = !s->restarts && s->writer_at[a - s->readers] &&
+				s->writer_at[a - s->readers] == writer_now(s);
 		start_read(s, a);
 		break;
 	case WORKING:
@@ -228,6 +250,7 @@ static void step_reader(struct scene *s, struct party *a)
 		break;
 	default:
 		memcpy(a->least, s->closed, sizeof(a->least));
+		s->writer_at[a - s->readers] = writer_now(s);
 		start_open(s, a, O_RDONLY);
 		break;
 	}
@@ -249,6 +272,7 @@ static void written(struct scene *s, struct party *a)
 {
 	scene_check(s->w, a->c->result == (int64_t)a->ext.length, "a write fails: %d",
 		    (int)a->c->result);
+	s->acked[a->ext.offset / BLOCK] = s->begun[a->ext.offset / BLOCK];
 	cop_free(a->c);
 	if (++a->done < 4) {
 		start_write(s, a);
@@ -278,6 +302,7 @@ static void step_writer(struct scene *s, struct party *a)
 	case OPENING:
 		opened(s, a);
 		cop_free(a->c);
+		s->n_opens++;
 		s->n_versions++;
 		start_write(s, a);
 		break;
@@ -320,9 +345,12 @@ static bool go_on(void *arg)
 
 static void give_bank(struct world *w, uint32_t client)
 {
-	const struct conf_bank conf = {
-		.n_servers = 1, .block = BLOCK, .timeout_ms = 5, .data = true, .attributes = 1
-	};
+	const struct conf_bank conf = { .n_servers = 1,
+					.block = BLOCK,
+					.timeout_ms = 5,
+					.data = true,
+					.attributes = 1,
+					.unsealed = bank.unsealed };
 	const uint8_t key[KEY_BYTES] = { 1 };
 	struct client *c = w->actors[client].client;
 	char why[256];
@@ -366,6 +394,7 @@ static void run(struct world *w, bool lies, bool restarts)
 	memset(&bank, 0, sizeof(bank));
 	bank.sim = &w->sim;
 	bank.lies = lies;
+	bank.unsealed = lies ? NULL : w;
 	s->w = w;
 	s->restarts = restarts;
 	make_whole(s);
