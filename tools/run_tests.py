@@ -275,8 +275,8 @@ COLLECT = {"style": style_tests, "unit": unit_tests, "fuzz": fuzz_tests, "sim": 
 # ---- running ----
 
 # From the slowest on; a test that is not here takes its turn after these.
-SLOW = ("mount_posix.sh", "past_servers.sh", "sheaf-sim 750 seeds", "bench.py", "over_tcp.sh", "cp.sh",
-        "in_memory.sh", "sys_locks", "mount_survive.py", "sys_takeover", "sys_races", "sys_shares")
+SLOW = ("mount_posix.sh", "mount_bank.sh", "sys_bank", "past_servers.sh", "sheaf-sim 750 seeds", "bench.py", "over_tcp.sh",
+        "cp.sh", "in_memory.sh", "sys_locks", "mount_survive.py", "sys_takeover", "sys_races", "sys_shares")
 
 
 def run(test, build, long=False, prefix=()):

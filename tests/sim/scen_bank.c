@@ -156,7 +156,7 @@ struct scene {
 	uint32_t n_opens; /* of the writer */
 	uint8_t least[CLIENTS][BLOCKS]; /* what all reads of a client must see */
 	uint32_t n_versions;
-	uint32_t writer_at[READERS]; /* n_opens when a reader's open began; 0: there was no writer */
+	uint32_t writer_at[READERS]; /* n_opens when a reader's open began; 0: no writer */
 	bool restarts; /* of servers: then each open is synced */
 };
 

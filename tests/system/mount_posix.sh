@@ -2,7 +2,8 @@
 # Two mounts of one file system, and programs on them: a conformance test as root and as somebody else, a random tester
 # against a model, appenders, and what people do all day. MOUNT_OPS is how many operations of the random tester.
 # SHEAF_TEST_LONG=1 (make check-long) adds PostgreSQL where it is installed, 100,000 entries, the limit of links and
-# 300,000 operations; MOUNT_LONG=1 does the same and fails where a tool is missing.
+# 300,000 operations; MOUNT_LONG=1 does the same and fails where a tool is missing. MOUNT_BANK=1: through a cache bank
+# that is always asked (mount_bank.sh).
 #
 # Runs in mount and process namespaces of its own: nothing it mounts is seen outside, and all of it ends with it.
 set -u
@@ -27,6 +28,7 @@ chmod 755 .
 tidy() {
 	"$sheaf" umount --lazy "$work/a" 2>/dev/null
 	"$sheaf" umount --lazy "$work/b" 2>/dev/null
+	[ -z "${MOUNT_BANK-}" ] || "$sheaf" --conf "$conf" bank stop >/dev/null
 	cleanup
 }
 trap tidy EXIT
@@ -37,6 +39,11 @@ lacks=tmpfile,collapse,whiteout,btime
 conf=$work/fs/sheaf.conf
 confs=("$conf")
 expect 0 init fs --meta 4 --port "$(free_ports 4)"
+if [ -n "${MOUNT_BANK-}" ]; then
+	printf '\n[bank]\nservers = 127.0.0.1:%s\n' "$(free_ports 1)" >>"$conf"
+	expect 0 --conf "$conf" bank start
+	export SHEAF_BANK=always
+fi
 expect 0 --conf "$conf" start
 mkdir a b
 expect 0 --conf "$conf" mount a
