@@ -40,17 +40,17 @@ static void note(uint64_t *mean, uint32_t *n, uint64_t ns)
 
 static bool is_far_below(const struct bank_class *c)
 {
-	return c->ask_ns * 2 < c->plain_ns;
+	return c->ask_ns * 3 < c->plain_ns;
 }
 
-/* Half to begin, four fifths to go on: noise does not change it often, and a conversation with the
- * bank takes more of the processors than its time shows. */
+/* A third to begin, half to go on: noise does not change it often, and a conversation with the bank
+ * takes more of the processors, which others want, than its time shows. */
 static void compare(struct bank_class *c)
 {
 	if (c->n_plain < SAMPLES_MIN || c->n_ask < SAMPLES_MIN)
 		return;
 	if (c->is_faster)
-		c->is_faster = c->ask_ns * 5 < c->plain_ns * 4;
+		c->is_faster = c->ask_ns * 2 < c->plain_ns;
 	else
 		c->is_faster = is_far_below(c);
 }

@@ -59,7 +59,7 @@ void bank_print(const struct explain *e)
 		printf("\nCache bank: not asked: a read of more than 1 MiB.\n");
 	else
 		printf("\nCache bank: a question about as many bytes takes %s. Reads ask where that is "
-		       "less than half of the time without it.\n",
+		       "less than a third of the time without it.\n",
 		       text);
 }
 
