@@ -234,6 +234,19 @@ static void take_ticket(struct bank_worker *w, struct bank_call *c)
 }
 
 /* The worker's. */
+static void drop_ticket(struct job *j)
+{
+	struct bank_call *c = container_of(j, struct bank_call, job);
+	struct bank_entry e = { .length = 0 };
+	size_t i = first_missing(c);
+
+	if (i == c->n)
+		return;
+	name_of(c, BANK_TICKET, i, e.key);
+	c->bank->loop->env->bank->remove(c->bank->workers[c->worker].handle, &e);
+}
+
+/* The worker's. */
 static void find(struct job *j)
 {
 	struct bank_call *c = container_of(j, struct bank_call, job);
@@ -269,6 +282,8 @@ static void found(struct job *j)
 	timer_del(c->bank->loop, &c->limit);
 	if (c->owner)
 		req_done(c->q, 0, 0);
+	else if (c->has_ticket) /* nobody waits for it any more */
+		bank_give_up(c);
 	else
 		bank_call_free(c);
 }
@@ -335,6 +350,7 @@ static void store(struct job *j)
 	struct bank_worker *w = &c->bank->workers[c->worker];
 	struct env *env = c->bank->loop->env;
 	struct bank_entry e = { .value = w->value };
+	bool is_whole = true;
 	uint64_t nonce[2];
 
 	env->clock->random(env, nonce, sizeof(nonce));
@@ -352,20 +368,10 @@ static void store(struct job *j)
 		r = env->bank->set(w->handle, &e, 0);
 		c->filled += r == 0;
 		c->failures += r == -EIO;
+		is_whole &= r == 0;
 	}
-}
-
-/* The worker's. */
-static void drop_ticket(struct job *j)
-{
-	struct bank_call *c = container_of(j, struct bank_call, job);
-	struct bank_entry e = { .length = 0 };
-	size_t i = first_missing(c);
-
-	if (i == c->n)
-		return;
-	name_of(c, BANK_TICKET, i, e.key);
-	c->bank->loop->env->bank->remove(c->bank->workers[c->worker].handle, &e);
+	if (!is_whole) /* others may fill what is missing */
+		drop_ticket(j);
 }
 
 static uint64_t size_of(const struct bank_call *c)

@@ -26,6 +26,7 @@ int sheaf_drive_begin(struct sheaf *fs, const struct sheaf_tasks *t, int fd)
 	if (!r) {
 		d->driving = true;
 		d->tasks = t;
+		fs->b.client->is_front = true;
 		client_cache_cred(fs->b.client, true);
 	}
 	api_unlock(fs);

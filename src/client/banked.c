@@ -354,7 +354,10 @@ static void keep_ahead(struct cfile *f, const struct bank_call *c)
 	size_t bytes = c->n * bank_block_bytes(c->bank);
 	struct bank_ahead *a;
 
-	if (c->n < 2 || c->blocks[c->n - 1].index - c->blocks[0].index != c->n - 1)
+	for (size_t i = 0; i < c->n; i++) /* a list may have them in any order */
+		if (c->blocks[i].index != c->blocks[0].index + i)
+			return;
+	if (c->n < 2)
 		return;
 	a = realloc(f->bank_ahead, sizeof(*a) + bytes);
 	if (!a)
@@ -474,7 +477,7 @@ static void note_find(struct cop *op)
 			!b->call || b->call->failures);
 }
 
-/* Another client had the ticket: it has filled, or this access waits no longer. */
+/* Another client had the ticket, and has filled. */
 static void note_wait(struct cop *op)
 {
 	struct banked *b = op->state;
@@ -509,7 +512,6 @@ static bool step(struct req *q)
 		} else if (b->call && b->call->is_taken && pause_start(op)) {
 			req_goto(q, FIND);
 		} else {
-			note_wait(op);
 			ask_servers(op);
 		}
 		break;
@@ -657,11 +659,12 @@ static const struct req_ops ask_ops = REQ_OPS("bank question", ask_step, ASKED, 
 void client_bank_ask(struct cop *op, uint64_t bytes)
 {
 	uint32_t block = bank_block_bytes(op->c->bank);
-	uint64_t n = MIN(MAX((bytes + block - 1) / block, 1u), (uint64_t)BANK_BATCH);
+	uint64_t all = MIN(bytes, BYTES_MAX); /* what the worker has room for */
+	uint64_t n = MIN(MAX((all + block - 1) / block, 1u), (uint64_t)BANK_BATCH);
 	const struct bank_state none = { .change = clock_of(op) };
 
 	op->look_began = clock_of(op);
-	op->probe = bank_call_new(op->c->bank, &none, n);
+	op->probe = op->refused ? NULL : bank_call_new(op->c->bank, &none, n);
 	for (uint64_t i = 0; op->probe && i < n; i++)
 		bank_add_block(op->probe, i);
 	if (op->probe)

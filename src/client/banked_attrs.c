@@ -5,12 +5,17 @@
  * An entry is used for as long as the cluster file says, by the clocks of both clients, and not if
  * this client itself may have changed since then what the entry shows: it remembers when it last
  * changed any name, and which inodes it changed (a hash of them: others may be asked for in vain).
+ * That needs clocks of hosts that agree to OWN_NS.
+ *
+ * A mount and a gateway use no entries: what they are asked for a name or a handle may be the look
+ * before an open, which has to see the last state that was closed.
  *
  * Threads: the loop's. Buffers: the entry is copied. Errors: none of the bank. */
 #include "client/banked.h"
 #include "client/names_impl.h"
 
-#define SKEW_NS (NSEC_PER_SEC / 4) /* by which clocks of two hosts may differ */
+#define SKEW_NS (NSEC_PER_SEC / 4) /* entries that are newer than now by more are not used */
+#define OWN_NS NSEC_PER_SEC /* by which clocks of two hosts may differ */
 
 /* All that the answer to a question about a path depends on, beside the path. */
 struct question {
@@ -38,27 +43,16 @@ void attrs_changed(struct client *c, uint64_t ino)
 
 void attrs_changed_names(struct client *c)
 {
-	c->changed.names = c->changed.all = wall_of(c);
+	c->changed.names = wall_of(c);
 }
 
 /* May an entry with this stamp be used? */
-static bool is_recent(struct client *c, uint64_t ino, bool by_path, uint64_t stamp)
+static bool is_recent(struct client *c, uint64_t ino, uint64_t stamp)
 {
-	uint64_t since = MAX(c->changed.all, *slot_of(c, ino)), now = wall_of(c);
+	uint64_t since = MAX(c->changed.names, *slot_of(c, ino)), now = wall_of(c);
 	uint64_t life = bank_attr_seconds(c->bank) * NSEC_PER_SEC;
 
-	if (by_path)
-		since = MAX(since, c->changed.names);
-	return stamp > since + SKEW_NS && stamp <= now + SKEW_NS && stamp + life >= now;
-}
-
-/* The attributes of a file that is open here are known better, if it has a writer or another
- * state was seen. */
-static bool is_known_better(struct client *c, uint64_t ino, uint64_t change)
-{
-	const struct holding *h = holding_find(c, ino);
-
-	return h && (h->leaves_bank || change < h->change);
+	return stamp > since + OWN_NS && stamp <= now + SKEW_NS && stamp + life >= now;
 }
 
 /* ---- looking and storing ---- */
@@ -91,13 +85,12 @@ static bool may_look(struct cop *op)
 	struct client *c = op->c;
 	uint64_t ino = is_by_path(op) ? op->start.dir.ino : op->ino;
 
-	if (c->of) /* a client of a gateway asks for attributes to see whether a file has changed */
+	if (c->is_front)
 		return false;
 	if (client_bank_open(c) || !bank_attr_seconds(c->bank) || !meta_peer(c, ino)->incarnation)
 		return false;
-	if (is_by_path(op))
-		return is_recent(c, 0, true, wall_of(c));
-	return is_recent(c, ino, false, wall_of(c)) && !is_known_better(c, ino, UINT64_MAX);
+	/* of a file that is open here, the server tells whether its blocks in the bank are old */
+	return is_recent(c, ino, wall_of(c)) && (is_by_path(op) || !holding_find(c, ino));
 }
 
 static struct bank_choice *choice_of(const struct cop *op)
@@ -158,8 +151,7 @@ static bool take(struct cop *op, const struct bank_attr *a)
 	xdr_decoder(&x, a->data, a->length, &op->arena);
 	if (!xdr_wire_attr(&x, &at) || at.ino != a->ino || at.change != a->change || at.unsettled ||
 	    a->incarnation != meta_peer(c, a->ino)->incarnation ||
-	    !is_recent(c, a->ino, is_by_path(op), a->stamp) ||
-	    is_known_better(c, a->ino, a->change))
+	    !is_recent(c, a->ino, a->stamp) || holding_find(c, a->ino))
 		return false;
 	op->attr = at;
 	return true;

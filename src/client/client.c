@@ -92,6 +92,7 @@ int client_fork(struct client *of, const uint8_t name[SESSION_NAME], const char 
 	if (r)
 		return r;
 	(*out)->timeout_ns = of->timeout_ns;
+	(*out)->is_front = of->is_front;
 	(*out)->mover = of->mover;
 	(*out)->self = of->self;
 	(*out)->has_self = of->has_self;

@@ -21,6 +21,7 @@ struct cached_referral {
 struct client {
 	struct loop *loop;
 	const struct conf *conf;
+	bool is_front; /* of a mount or a gateway: see banked_attrs.c */
 	struct client *of; /* whose net and bank it uses, or NULL */
 	struct net *net;
 	struct peer *peers; /* by target id; room for CONF_MAX_TARGETS, so none ever moves */
@@ -53,7 +54,7 @@ struct client {
 	char bank_why[256]; /* why not */
 	bool bank_tried; /* to open it, at the first open or stat that could use it */
 	struct { /* wall clock of our latest changes, for attributes in the bank */
-		uint64_t all, names; /* of anything; of names and permissions on the way */
+		uint64_t names; /* of any name, or of permissions of directories */
 		uint64_t inodes[256]; /* by hash */
 	} changed;
 	union { /* scratch memory to plan a request in */

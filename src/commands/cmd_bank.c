@@ -337,7 +337,9 @@ static int add_section(struct cli *c, struct conf **conf)
 
 	if (conf_append(conf, "\n[bank]\nservers = 127.0.0.1:11211\n", err, sizeof(err)))
 		return cli_error(c, "%s", err);
-	printf("added [bank] with one daemon of this host to %s\n", (*conf)->path);
+	printf("added [bank] with one daemon of this host to %s\n"
+	       "metadata servers tell clients of changes from their next start on\n",
+	       (*conf)->path);
 	return CLI_OK;
 }
 

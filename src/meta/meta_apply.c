@@ -132,9 +132,9 @@ static int apply_unsettle_rec(struct apply *ap)
 	int rc = get_file(ap, &n);
 
 	if (!rc)
-		rc = apply_unsettle(ap, ap->rec->h.ino, &n);
-	if (!rc)
 		rc = apply_open_writer(ap, ap->rec->h.ino, &n);
+	if (!rc) /* last: its notice for the cache bank is the one that counts */
+		rc = apply_unsettle(ap, ap->rec->h.ino, &n);
 	return rc ? rc : apply_answer(ap, ap->rec->h.ino, &n);
 }
 

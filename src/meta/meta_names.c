@@ -201,10 +201,10 @@ static int create_existing(struct apply *ap, const struct disk_entry *e)
 	rc = get_child(ap, e, &n);
 	if (!rc && (ap->rec->flags & REC_WRITER))
 		rc = apply_may(ap, &n, MAY_WRITE);
-	if (!rc && (ap->rec->flags & REC_WRITER) && e->type == S_IFREG)
-		rc = apply_unsettle(ap, e->ino, &n);
 	if (!rc && (ap->rec->flags & REC_WRITER))
 		rc = apply_open_writer(ap, e->ino, &n);
+	if (!rc && (ap->rec->flags & REC_WRITER) && e->type == S_IFREG)
+		rc = apply_unsettle(ap, e->ino, &n);
 	return rc ? rc : apply_answer(ap, e->ino, &n);
 }
 

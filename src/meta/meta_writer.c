@@ -129,6 +129,7 @@ static void batch_singly(struct batch *b, int why)
 	unsigned n = 0, failed = 0;
 	int rc = why;
 
+	b->touched.n = 0; /* by the transaction that failed */
 	list_for_each(c, &b->changes, link) {
 		if (b->changes.next->next != &b->changes) /* a single change has just been tried */
 			rc = batch_transact(b, c);

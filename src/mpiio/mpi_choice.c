@@ -1,15 +1,16 @@
 /* Typed requests or two-phase, for collective accesses.
  *
  * Which one is faster depends on the network, the storage, the number of processes and the pieces,
- * so both are measured, for each class of size and piece. Typed requests begin, because a process
- * needs no other one for them; later the way that was faster of late is used, and the other one is
- * tried again when that costs little beside the time spent since. The time of an access is that of
- * the slowest process, without the wait for it. Large pieces are never exchanged: every process
- * moves them as fast as an aggregator could.
+ * so both are measured, for each class of size and piece. Typed requests begin, because each
+ * process can do them alone; later the way that was faster in its last accesses is used, and the
+ * other one is tried again when that costs little beside the time spent since. The time of an
+ * access is that of the slowest process, without the wait for it. Large pieces are never exchanged:
+ * every process moves them as fast as an aggregator could.
  *
  * Every process has the same times, so all choose alike. A file begins with those that process 0
- * has of the files that were closed before. While two-phase is chosen for no class, a process
- * begins its access before the others are there; they exchange errors and times afterwards.
+ * has of the files that were closed before. While typed requests are chosen for accesses like the
+ * last one, a process begins its access before the others are there; they exchange errors and times
+ * afterwards.
  *
  * Threads: the caller's; the times of closed files have a lock. Errors: those of all processes come
  * with the numbers. */
@@ -37,12 +38,12 @@ static unsigned class_of(uint64_t piece, uint64_t bytes)
 	return MIN(log2_of(piece) / 4, 3u) * 16 + MIN(log2_of(bytes) / 2, 15u);
 }
 
-/* The median of the last times, the lower one of two: a process that was held up once does not
- * change it. */
+/* The median of the last three times, so that a process that was held up once does not change it;
+ * the lower one of two. */
 static uint64_t usual(const struct mtrial *t, int way)
 {
-	const uint32_t *us = t->us[way];
-	uint32_t low = MIN(us[0], us[1]), high = MAX(us[0], us[1]);
+	const uint64_t *us = t->us_per_mib[way];
+	uint64_t low = MIN(us[0], us[1]), high = MAX(us[0], us[1]);
 
 	if (t->n[way] < 3)
 		return t->n[way] == 2 ? low : us[0];
@@ -63,7 +64,7 @@ static bool try_two_phase(const struct mtrial *t)
 
 static void add_time(struct mtrial *t, bool way, double us)
 {
-	t->us[way][t->n[way]++ % MTRIAL_TIMES] = (uint32_t)MIN(us, (double)UINT32_MAX);
+	t->us_per_mib[way][t->n[way]++ % MTRIAL_TIMES] = (uint64_t)us;
 	t->in_turn = t->way == way ? t->in_turn + 1 : 1;
 	t->way = way;
 }
@@ -115,8 +116,13 @@ void mchoice_keep(const struct mfile *f)
 			all_costs = c;
 		}
 	}
-	if (c)
-		memcpy(c->trials, f->trials, sizeof(c->trials));
+	for (int i = 0; c && i < 2 * MTRIALS; i++) { /* another file may have learned more */
+		struct mtrial *kept = &c->trials[i / MTRIALS][i % MTRIALS];
+		const struct mtrial *ours = &f->trials[i / MTRIALS][i % MTRIALS];
+
+		if (ours->n[TYPED] + ours->n[TWO_PHASE] > kept->n[TYPED] + kept->n[TWO_PHASE])
+			*kept = *ours;
+	}
 	pthread_mutex_unlock(&lock);
 }
 
@@ -139,21 +145,13 @@ static struct mtrial *trial_of(const struct maccess *a, const int64_t most[MSAME
 	return &a->f->trials[a->write][class_of((uint64_t)most[PIECE], (uint64_t)most[BYTES])];
 }
 
-static bool may_be_two_phase(const struct maccess *a)
-{
-	for (int i = 0; i < MTRIALS; i++)
-		if (try_two_phase(&a->f->trials[a->write][i]))
-			return true;
-	return false;
-}
-
 int mchoice_begin(struct maccess *a, struct mchoice *c, int kind, int class)
 {
 	int64_t most[MSAME_VALUES] = { 0 };
-	const struct mtrial *t;
+	const struct mtrial *t = a->f->last[a->write];
 
 	*c = (struct mchoice){ .kind = kind };
-	if (may_be_two_phase(a)) {
+	if (t && try_two_phase(t)) {
 		measure(a, most);
 		class = msame(a->f, kind, class, most);
 		t = trial_of(a, most);
@@ -174,5 +172,6 @@ int mchoice_end(struct maccess *a, const struct mchoice *c, int class)
 	t = class ? NULL : trial_of(a, most);
 	if (t) /* of a MiB, because the accesses of a class differ */
 		add_time(t, c->two_phase, (double)most[US] / (double)most[BYTES] * MIB);
+	a->f->last[a->write] = t;
 	return class;
 }

@@ -117,7 +117,7 @@ struct mstats {
 #define MTRIALS 64
 #define MTRIAL_TIMES 3
 struct mtrial {
-	uint32_t us[2][MTRIAL_TIMES]; /* for a MiB, the last times: typed, two-phase */
+	uint64_t us_per_mib[2][MTRIAL_TIMES]; /* the last times: typed, two-phase */
 	uint32_t n[2]; /* accesses so far */
 	uint32_t in_turn; /* accesses that went the same way as the last one, and that one */
 	bool way; /* of the last one */
@@ -142,6 +142,7 @@ struct mfile {
 	bool has_layout; /* the striping hints are those of the file */
 	struct mstats stats;
 	struct mtrial trials[2][MTRIALS]; /* of collective reads and writes, by size and piece */
+	struct mtrial *last[2]; /* those of the last read and write, or NULL */
 	/* the shared pointer: a hidden file that the first use creates */
 	char pointer_path[PATH_MAX];
 	struct sheaf_file *pointer;

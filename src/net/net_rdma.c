@@ -22,6 +22,7 @@
 /* Until a host is tried again whose address did not answer: doubles, and is the shortest again
  * after the longest has passed without another failure. */
 #define PAUSE_MIN_NS NSEC_PER_SEC
+#define ASK_MAX_NS (600 * NSEC_PER_SEC) /* longest pause of a client */
 #define PAUSE_MAX_NS (60 * NSEC_PER_SEC)
 #define FLUSH_NS (10 * NSEC_PER_SEC) /* until a card has flushed all work; then it is cut off */
 
@@ -394,7 +395,8 @@ static int go_without(struct link *l, const char *why, size_t len)
 	strcpy(p->rdma_why, text);
 	if (l->rdma)
 		detach(l->rdma);
-	if (p->rdma_retry_at && p->rdma_retry_at <= l->net->loop->now) /* it asks now and then */
+	if (p->rdma_retry_at &&
+	    p->rdma_retry_at <= l->net->loop->now) /* a retry was due, and has failed, too */
 		p->rdma_retry_at = l->net->loop->now + RETRY_LATER_NS;
 	if (l->net->rdma.is_required) {
 		if (is_news)
@@ -422,7 +424,7 @@ bool rdma_is_due(const struct peer *p)
 	       p->net->loop->now >= p->rdma_retry_at;
 }
 
-/* Calls wait meanwhile: enough of their time is left for TCP. */
+/* Calls wait meanwhile: most of the cluster file's timeout is left for TCP. */
 static uint64_t attach_ns(const struct net *n)
 {
 	return MIN(MAX(n->id.timeout_ms * NSEC_PER_MSEC / 4, ATTACH_MIN_NS), ATTACH_MAX_NS);
@@ -563,11 +565,11 @@ int rdma_asked(struct link *l, struct msg *m)
 	return 0;
 }
 
-/* The server could not reach this client's card, which may pass: a later link asks again. The
- * pauses have no upper bound, since each attempt may hold up the server. */
+/* The server could not reach this client's card: a later link asks again, since the network may be
+ * repaired. */
 static void ask_again(struct peer *p)
 {
-	p->rdma_pause = MAX(2 * p->rdma_pause, 2 * PAUSE_MIN_NS);
+	p->rdma_pause = MIN(MAX(2 * p->rdma_pause, 2 * PAUSE_MIN_NS), ASK_MAX_NS);
 	p->rdma_retry_at = p->net->loop->now + p->rdma_pause;
 }
 

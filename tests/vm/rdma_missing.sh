@@ -42,11 +42,15 @@ echo "the server's port is down"
 serve 10.9.0.1 "device = rxe0"
 client "device = rxe1"
 expect 0 stop
+# the other end of the cable loses its carrier, and with it what it sends: TCP is to stay in the host
+linkdown=/proc/sys/net/ipv4/conf/v1/ignore_routes_with_linkdown
+echo 1 >$linkdown
 ip link set v0 down
 start_servers
 grep -q "warn net no RDMA: port 1 of rxe0 is down" fs/server0/sheafd.log || fail "the log does not say it"
 goes tcp "is down" # both ports are, at the ends of one cable
 ip link set v0 up
+echo 0 >$linkdown
 unserve
 
 echo "no device"
