@@ -282,7 +282,7 @@ static void found(struct job *j)
 	timer_del(c->bank->loop, &c->limit);
 	if (c->owner)
 		req_done(c->q, 0, 0);
-	else if (c->has_ticket) /* nobody waits for it any more */
+	else if (c->has_ticket) /* the read that asked has gone to the servers */
 		bank_give_up(c);
 	else
 		bank_call_free(c);

@@ -12,8 +12,8 @@
 #define WEIGHT 16 /* of a mean: samples */
 #define SAMPLES_MIN 8 /* before a mean counts */
 #define PROBE_SHARE 100 /* times the duration of a probe: accesses between two of them */
-#define PLAIN_SHARE 32 /* the same of accesses that do not ask, where asking pays ... */
-#define PLAIN_EVERY 64 /* ... and at least so many accesses between two of them */
+#define PLAIN_SHARE 32 /* the same of accesses that do not ask, where asking pays */
+#define PLAIN_EVERY 64 /* least number of accesses between two of those */
 #define LOSS_SHARE 12 /* the part of its time that an access adds to a negative sum */
 #define SUM_MAX ((int64_t)(20 * NSEC_PER_MSEC))
 #define PATIENCE_MIN (8 * NSEC_PER_MSEC)

@@ -6,7 +6,7 @@
 
 #include "client/file_impl.h"
 
-/* What connections on one loop share: who drives it. */
+/* Shared by the connections on one loop: the thread that drives it, and those that wait. */
 struct driver {
 	struct loop *loop;
 	struct list all; /* struct sheaf */

@@ -22,7 +22,7 @@ struct client {
 	struct loop *loop;
 	const struct conf *conf;
 	bool is_front; /* of a mount or a gateway: see banked_attrs.c */
-	struct client *of; /* whose net and bank it uses, or NULL */
+	struct client *of; /* the client whose net and bank this one uses, or NULL */
 	struct net *net;
 	struct peer *peers; /* by target id; room for CONF_MAX_TARGETS, so none ever moves */
 	struct conf_target *targets; /* likewise: the cluster file's, then added ones */

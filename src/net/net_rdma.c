@@ -531,7 +531,7 @@ static int give_up(struct rdma_link *r, int error)
 		 "%s: cannot reach the client's queue pair: %s", r->dev->caps->name,
 		 error_text(error));
 	detach(r);
-	if (error == -EINVAL) /* of what the client says, not of its host: nobody was asked */
+	if (error == -EINVAL) /* the address was refused before its host was asked */
 		return error;
 	note_unreachable(l);
 	return -EHOSTUNREACH;

@@ -187,7 +187,7 @@ static void end_lost(void *arg)
 	free(s);
 }
 
-/* On a task, with a reference: ends an idle session, unless it has locks. */
+/* On a task, which has a reference: ends an idle session, unless it has locks. */
 static void end_idle(void *arg)
 {
 	struct nfs_session *s = arg;

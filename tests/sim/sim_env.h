@@ -94,7 +94,7 @@ struct sim_fabric {
 	uint32_t qps_max; /* queue pairs of a device; 0: no limit */
 	uint64_t memory_max; /* bytes registered at a device, in whole pages; 0: no limit */
 	uint32_t no_device; /* per million: a node has no device */
-	uint32_t no_path; /* so many of the next calls of qp_connect() get no answer */
+	uint32_t no_path; /* number of the next calls of qp_connect() that get no answer */
 	uint32_t port_down; /* per million calls of post(): the port goes down for a while */
 	uint64_t down_min, down_max; /* how long */
 	uint64_t step_min, step_max; /* time until a piece arrives, an answer, a flush */

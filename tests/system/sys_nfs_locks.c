@@ -309,7 +309,7 @@ static void a_restarted_client_loses_inherited_locks(void)
 	CHECK_EQ(sheaf_close(f), 0);
 }
 
-/* Somebody made the directory in which gateways note clients: it is not used, and locks work. */
+/* A user has made the directory in which gateways list clients: they do not use it; locks work. */
 static void a_directory_of_a_user_is_not_used(void)
 {
 	const struct sheaf_cred user = { .uid = 1000, .gid = 1000 };

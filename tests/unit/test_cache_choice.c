@@ -7,7 +7,7 @@
 static struct bank_choice k;
 static uint32_t n_asked, n_probed;
 
-/* `n` accesses of a class; part_found: of 100 accesses so many find what they want. */
+/* `n` accesses of a class; part_found: the percentage that finds what it wants. */
 static void run(unsigned class, int n, uint64_t plain_ns, uint64_t ask_ns, unsigned part_found)
 {
 	n_asked = n_probed = 0;
