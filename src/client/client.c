@@ -136,6 +136,9 @@ void client_add(struct client *c, const struct conf_target *t, const char *addre
 
 	c->targets[c->n_peers] = *t;
 	peer_init(p, c->net, LINK_CLIENT, c->n_peers, address);
+	if (c->of && c->n_peers < c->of->n_peers &&
+	    strcmp(c->of->peers[c->n_peers].address, p->address) == 0)
+		(void)peer_use_link(p, &c->of->peers[c->n_peers]); /* else it has its own */
 	p->owner = c;
 	p->host = c->host;
 	p->name = c->has_name ? c->name : NULL;

@@ -115,7 +115,7 @@ static void send_cancel(struct peer *p, uint64_t tag)
 
 static uint64_t tag_of(const struct call *c)
 {
-	return (uint64_t)c->slot << 32 | c->sequence;
+	return tag_make(c->peer->channel, c->slot, c->sequence);
 }
 
 /* The tag that was sent: the same, and whether the call moves over TCP beside RDMA. */
@@ -202,6 +202,11 @@ void call_timeout(struct timer *t)
 		return;
 	}
 	peer_cancel(c, p->state == PEER_UP || !p->last_error ? -ETIMEDOUT : p->last_error);
+	if (session_call && p->through) /* it may wait for requests of the old session */
+		return;
+	if (ping && p->link && p->through &&
+	    p->link->progress > c->sent_at) /* others are answered */
+		return;
 	if ((session_call || ping) && asked && p->link) /* no answer: try another link */
 		link_close(p->link, -ETIMEDOUT);
 }
@@ -400,14 +405,15 @@ void peer_call(struct peer *p, struct call *c, struct req *q)
 static int call_of_reply(struct peer *p, const struct wire_rep_head *h, uint64_t tag,
 			 struct call **out)
 {
-	uint32_t slot = (uint32_t)((tag & ~TAG_STREAM) >> 32);
+	uint32_t slot = tag_slot(tag);
 	struct peer_slot *s;
 
 	*out = NULL;
 	if (h->slot != slot || h->sequence != (uint32_t)tag)
 		return -EPROTO;
 	if (slot == NO_SLOT) {
-		*out = p->session_call.q ? &p->session_call : NULL;
+		if (p->session_call.q && p->session_call.sequence == h->sequence)
+			*out = &p->session_call;
 		return 0;
 	}
 	if (slot >= SESSION_SLOTS)
@@ -490,6 +496,8 @@ static void note_byte(struct peer *p, const struct call *c, uint64_t took)
 	uint64_t all = 0, moved;
 	double ns;
 
+	if (p->through || !list_empty(&p->users)) /* the link has data of others, too */
+		return;
 	for (int i = 0; i < N_METHODS; i++)
 		all += p->account.bytes[i];
 	moved = all - p->bytes_before;
@@ -511,6 +519,8 @@ static void record_latency(struct peer *p, const struct call *c)
 		note_byte(p, c, took);
 	else
 		p->round = p->round ? MIN(p->round, took) : took;
+	if (p->through && p->round)
+		p->through->round = p->through->round ? MIN(p->through->round, p->round) : p->round;
 	p->account.busy += now - MAX(c->sent_at, p->answered_at);
 	p->answered_at = now;
 }
@@ -538,13 +548,18 @@ static int answered(struct call *c, const struct wire_rep_head *h, struct xdr *x
 	return is_garbage ? -EPROTO : 0; /* a server may also answer with EBADMSG */
 }
 
-int peer_reply(struct peer *p, uint64_t tag, struct msg *m)
+int peer_reply(struct peer *owner, uint64_t tag, struct msg *m)
 {
+	struct peer *p = peer_on(owner, tag_channel(tag));
 	struct wire_rep_head h;
 	struct call *c;
 	struct xdr x;
 	int error;
 
+	if (!p || p->state == PEER_HALTED) { /* this peer has ended, or has another channel */
+		msg_free(m);
+		return owner->last_channel ? 0 : -EPROTO;
+	}
 	xdr_decoder(&x, m->body, m->len, NULL);
 	if (!xdr_wire_rep_head(&x, &h) || h.status < 0 || h.status >= 4096) {
 		msg_free(m);

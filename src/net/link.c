@@ -23,6 +23,7 @@
 #define LOCAL_NS (NSEC_PER_SEC / 2) /* handshake over a Unix socket; then TCP is dialled */
 #define MAX_UNPROVEN 256
 #define QUEUE_BYTES ((size_t)SESSION_SLOTS * MSG_MAX)
+#define SESSION_QUEUE 4 /* further messages for each session */
 #define QUEUE_ALL (8 * QUEUE_BYTES)
 #define QUEUE_CROWDED (256 * KIB) /* of one link, while all links exceed QUEUE_ALL */
 #define SOURCE_BUCKETS 1024 /* hash of the addresses of links without a proof */
@@ -48,6 +49,8 @@ void link_init(struct link *l, struct net *n, const struct net_ops *ops, struct 
 	l->progress = n->loop->now;
 	l->timeout.fire = link_timed_out;
 	list_init(&l->descs);
+	list_init(&l->joining);
+	list_init(&l->sessions);
 	l->from.local = true; /* unless the backend sets it */
 	list_push(p ? &n->links : &n->unproven_links, &l->in_net);
 	n->n_links++;
@@ -248,8 +251,10 @@ void link_close_now(struct link *l, int error)
 bool link_queue_is_over(const struct link *l, uint32_t messages, size_t bytes)
 {
 	size_t most = l->net->queued > QUEUE_ALL ? QUEUE_CROWDED : QUEUE_BYTES;
+	size_t n = l->by_channel.count;
 
-	return !l->dialled && (messages > QUEUE_MAX || bytes > most ||
+	return !l->dialled && (messages > QUEUE_MAX + n * SESSION_QUEUE ||
+			       bytes > most + n * SESSION_QUEUE * MSG_SHORT ||
 			       usage_over(&l->held, LIMIT_REPLY_BYTES, 0, 1));
 }
 

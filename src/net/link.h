@@ -51,10 +51,11 @@ struct link {
 	const char *reason; /* why it is refused or closed, or NULL */
 	int error; /* why it was closed */
 	uint32_t logged; /* bit set of the refusals already logged */
-	bool joining; /* is asking for a session */
+	struct list joining; /* used by the server: requests for sessions */
 	uint32_t want_target;
 	struct peer *peer; /* dialled link */
-	struct session *session; /* accepted link, once it has a session */
+	struct list sessions; /* accepted link: each has a channel */
+	struct htab by_channel; /* the same */
 	uint64_t verifier; /* of the remote server */
 	uint64_t incarnation; /* of the remote server's storage */
 	uint8_t nonce[32]; /* of this side */

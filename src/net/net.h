@@ -27,7 +27,23 @@ struct net;
 
 #define LINK_HOST_MAX 65
 #define SESSION_SLOTS 64
+_Static_assert(SESSION_SLOTS < NO_SLOT, "a tag has room for both");
 #define BUSY_SLOTS 8 /* granted while the server is short of buffers or of request memory */
+
+static inline uint64_t tag_make(uint32_t channel, uint32_t slot, uint32_t sequence)
+{
+	return (uint64_t)channel << TAG_CHANNEL | (uint64_t)slot << TAG_SLOT | sequence;
+}
+
+static inline uint32_t tag_channel(uint64_t tag)
+{
+	return (uint32_t)(tag >> TAG_CHANNEL) & CHANNEL_MAX;
+}
+
+static inline uint32_t tag_slot(uint64_t tag)
+{
+	return (uint32_t)(tag >> TAG_SLOT) & 0xff;
+}
 
 /* The identity of this process and its keys. A server has all keys, a client only its own. */
 struct net_identity {

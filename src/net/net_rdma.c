@@ -540,7 +540,7 @@ static int give_up(struct rdma_link *r, int error)
 int rdma_asked(struct link *l, struct msg *m)
 {
 	struct wire_attach peer, a = { 0 };
-	bool is_wrong = !decode_attach(m, &peer) || l->asked_rdma || l->session ||
+	bool is_wrong = !decode_attach(m, &peer) || l->asked_rdma || !list_empty(&l->sessions) ||
 			l->role != LINK_CLIENT || l->local_label[0];
 	bool must_wait = !is_wrong && is_unreachable(l);
 	struct rdma_link *r = is_wrong || must_wait ? NULL : rdma_new(l, &a);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "net/net_tcp.h"
+#include "net/peer.h"
 #include "net/rdma.h"
 
 #define READS_PER_TURN 16
@@ -145,7 +146,7 @@ static int on_pull(struct tcp_link *t, const struct wire_frame_head *h)
 	if (d &&
 	    (d->access != CAP_READ || h->at > d->view->length || h->want > d->view->length - h->at))
 		return link_fault(&t->l, "a PULL of memory that it may not read");
-	if (t->n_pulled >= QUEUE_MAX)
+	if (t->n_pulled >= QUEUE_MAX * (1 + t->l.peer->by_channel.count))
 		return -EBADMSG;
 	x = xfer_new(t->l.net, h->tag, h->at, NULL, 0, NULL);
 	if (!x)

@@ -3,6 +3,10 @@
  *   IDLE -> DIALLING -> SESSION -> UP          the session exists, calls are sent
  *     ^________ WAITING <___|_______|          the link broke: dial again after a delay
  *
+ * A peer may use the link of another one, on a channel of its own. Then DIALLING waits for that
+ * link, also after a break. While others use the link, a peer that gets no session goes from
+ * SESSION to WAITING, and the link stays.
+ *
  * HALTED, from any state: no link and no calls; the session waits for peer_resume() or for another
  * process. calls.c has the calls.
  *
@@ -38,33 +42,51 @@ static bool ping_step(struct req *q)
 static const char *const one_state[] = { "wait" };
 static const struct req_ops ping_ops = REQ_OPS("ping", ping_step, 0, one_state);
 
-static bool is_idle(const struct peer *p)
+static bool has_calls(const struct peer *p)
 {
 	for (uint32_t i = 0; i < SESSION_SLOTS; i++)
 		if (p->slots[i].call)
-			return false;
-	return list_empty(&p->queue);
+			return true;
+	return !list_empty(&p->queue);
 }
+
+/* Nothing moves over its link; small calls of its users are sent again over the next one. */
+static bool is_idle(const struct peer *p)
+{
+	return list_empty(&p->link->descs) && !has_calls(p);
+}
+
+/* When the session was last used. Bulk is traffic, too, but not that of others. */
+static uint64_t used_at(const struct peer *p)
+{
+	return p->last_traffic && p->link && !p->through ? MAX(p->last_traffic, p->link->progress) :
+							   p->last_traffic;
+}
+
+static void ask_for_session(struct peer *p, struct link *l);
 
 static void peer_timer(struct timer *t)
 {
 	struct peer *p = container_of(t, struct peer, timer);
 	struct loop *l = loop_of(p);
-	uint64_t third = p->lease_ms * NSEC_PER_MSEC / 3, seen;
+	uint64_t third = p->lease_ms * NSEC_PER_MSEC / 3, used;
 
 	if (p->state == PEER_WAITING) {
-		peer_dial(p);
+		if (p->link)
+			ask_for_session(p, p->link);
+		else
+			peer_dial(p);
 		return;
 	}
 	if (p->state != PEER_UP || p->ping_busy)
 		return;
-	seen = p->last_traffic && p->link ? MAX(p->last_traffic, p->link->progress) :
-					    p->last_traffic;
-	if (l->now < seen + third) { /* bulk is traffic too */
-		timer_set(l, t, seen + MAX(third, NSEC_PER_MSEC));
+	used = used_at(p);
+	if (l->now < used + third) {
+		timer_set(l, t, used + MAX(third, NSEC_PER_MSEC));
 		return;
 	}
-	if (rdma_is_due(p) && is_idle(p)) { /* the session goes on over the next link */
+	if (!p->through && rdma_is_due(p) &&
+	    is_idle(p)) { /* the session goes on over the next link */
 		link_close(p->link, -ECONNRESET);
 		return;
 	}
@@ -75,6 +97,36 @@ static void peer_timer(struct timer *t)
 				 .res = &p->ping_res,
 				 .deadline = l->now + MAX(third, NSEC_PER_SEC) };
 	peer_call(p, &p->ping, &p->ping_req);
+}
+
+/* Dials again, or asks again for a session over a link that others use, after a delay, which
+ * grows. */
+static void wait_and_dial(struct peer *p)
+{
+	struct loop *l = loop_of(p);
+	uint32_t jitter;
+
+	l->env->clock->random(l->env, &jitter, sizeof(jitter));
+	p->state = PEER_WAITING;
+	p->backoff_ms =
+		MIN(MAX(2 * p->backoff_ms, (uint32_t)BACKOFF_MIN_MS), (uint32_t)BACKOFF_MAX_MS);
+	timer_set(l, &p->timer,
+		  l->now + (p->backoff_ms + jitter % p->backoff_ms) * NSEC_PER_MSEC / 2);
+}
+
+/* There is no session, so no call of this peer was sent: other peers go on with the link. */
+static void session_failed(struct peer *p, int error)
+{
+	p->last_error = error;
+	if (error == -ESTALE || error == -EACCES) /* the next one is new */
+		p->session = 0;
+	if (!p->through && list_empty(&p->users)) {
+		link_close(p->link, error);
+		return;
+	}
+	if (p->through)
+		p->link = NULL;
+	wait_and_dial(p);
 }
 
 static bool session_step(struct req *q)
@@ -93,10 +145,7 @@ static bool session_step(struct req *q)
 	if (!up)
 		return false;
 	if (error) {
-		p->last_error = error;
-		if (error == -ESTALE || error == -EACCES) /* the next link creates a new session */
-			p->session = 0;
-		link_close(p->link, error);
+		session_failed(p, error);
 		return false;
 	}
 	lost = !r->resumed;
@@ -127,11 +176,11 @@ static bool session_step(struct req *q)
 
 static const struct req_ops session_ops = REQ_OPS("session", session_step, 0, one_state);
 
-void peer_link_up(struct peer *p, struct link *l)
+static void ask_for_session(struct peer *p, struct link *l)
 {
 	struct loop *lp = loop_of(p);
 
-	routes_succeeded(&p->routes);
+	p->link = l;
 	p->state = PEER_SESSION;
 	p->round = 0;
 	p->byte_ns = 0;
@@ -158,6 +207,7 @@ void peer_link_up(struct peer *p, struct link *l)
 			       .peer = p,
 			       .q = &p->session_req,
 			       .slot = NO_SLOT,
+			       .sequence = ++p->n_session_calls,
 			       .deadline = lp->now + p->net->id.timeout_ms * NSEC_PER_MSEC };
 	p->session_call.timer.fire = call_timeout;
 	list_init(&p->session_call.link);
@@ -166,38 +216,77 @@ void peer_link_up(struct peer *p, struct link *l)
 	call_transmit(p, &p->session_call);
 }
 
+/* Dialling again will not help. */
+static bool is_final(const struct peer *p, int error)
+{
+	switch (error) {
+	case -EKEYREJECTED:
+	case -EXDEV:
+	case -EPROTONOSUPPORT:
+		return true;
+	case -ENONET: /* the server may have RDMA again soon */
+		return !p->net->rdma.device;
+	}
+	return false;
+}
+
+void peer_link_up(struct peer *p, struct link *l)
+{
+	struct peer *u;
+
+	routes_succeeded(&p->routes);
+	ask_for_session(p, l);
+	list_for_each(u, &p->users, in_users)
+		if (u->state == PEER_DIALLING && p->link == l && l->state == LINK_UP)
+			ask_for_session(u, l);
+}
+
+/* The peer has no link any more, for this reason; is_last: nor does it get one at once. */
+static void lose_link(struct peer *p, int error, bool is_last)
+{
+	p->link = NULL;
+	if (p->on_link_down)
+		p->on_link_down(p);
+	if (is_last) /* the error of the last route tells why the server is not reached */
+		p->last_error = error;
+	p->state = p->through ? PEER_DIALLING : PEER_WAITING;
+	peer_unsend(p);
+	if (p->session_call.q)
+		call_finish(&p->session_call, error);
+	if (is_last && is_final(p, error))
+		peer_fail_queued(p, error);
+}
+
 void peer_link_down(struct peer *p, struct link *l, int error)
 {
 	struct loop *lp;
 	bool has_next = false;
-	uint32_t jitter;
+	struct peer *u;
 
 	if (p->link != l)
 		return;
 	lp = loop_of(p);
-	p->link = NULL;
-	if (p->on_link_down)
-		p->on_link_down(p);
 	if (l && p->state == PEER_DIALLING)
 		has_next = routes_failed(&p->routes, error, lp->now);
-	if (!has_next) /* the error of the last route tells why the server is not reached */
-		p->last_error = error;
-	p->state = PEER_WAITING;
-	peer_unsend(p);
-	if (p->session_call.q)
-		call_finish(&p->session_call, error);
-	if (has_next) { /* dial the next route at once */
+	lose_link(p, error, !has_next);
+	list_for_each(u, &p->users, in_users)
+		if (u->state == PEER_DIALLING || (l && u->link == l))
+			lose_link(u, error, !has_next);
+	if (has_next) /* dial the next route at once */
 		timer_set(lp, &p->timer, lp->now);
-		return;
-	}
-	lp->env->clock->random(lp->env, &jitter, sizeof(jitter));
-	if (error == -EKEYREJECTED || error == -EXDEV || error == -EPROTONOSUPPORT ||
-	    (error == -ENONET && !p->net->rdma.device)) /* the server may have RDMA again soon */
-		peer_fail_queued(p, error); /* retrying will not help */
-	p->backoff_ms =
-		MIN(MAX(2 * p->backoff_ms, (uint32_t)BACKOFF_MIN_MS), (uint32_t)BACKOFF_MAX_MS);
-	timer_set(lp, &p->timer,
-		  lp->now + (p->backoff_ms + jitter % p->backoff_ms) * NSEC_PER_MSEC / 2);
+	else
+		wait_and_dial(p);
+}
+
+/* Uses the link of the other peer, now or when it is up. */
+static void join(struct peer *p)
+{
+	struct peer *o = p->through;
+
+	if (o->state == PEER_IDLE)
+		peer_dial(o);
+	else if (o->link && o->link->state == LINK_UP && o->state != PEER_DIALLING)
+		ask_for_session(p, o->link);
 }
 
 void peer_dial(struct peer *p)
@@ -208,12 +297,62 @@ void peer_dial(struct peer *p)
 
 	p->state = PEER_DIALLING;
 	p->link = NULL;
+	if (p->through) {
+		join(p);
+		return;
+	}
 	routes_begin(to, now);
 	do
 		r = to->row[to->at].kind->dial(p->net, p, p->address, p->target, &p->link);
 	while (r && routes_failed(to, r, now));
 	if (r)
 		peer_link_down(p, NULL, r);
+}
+
+struct peer *peer_on(struct peer *owner, uint32_t channel)
+{
+	struct hnode *n = NULL;
+
+	if (!channel)
+		return owner;
+	if (owner->by_channel.count)
+		n = htab_first(&owner->by_channel, channel);
+	return n ? container_of(n, struct peer, on_channel) : NULL;
+}
+
+static void leave_channel(struct peer *p)
+{
+	if (p->channel)
+		htab_remove(&p->through->by_channel, &p->on_channel);
+	p->channel = 0;
+}
+
+/* A channel that no user has. Replies to the one before are dropped. 0 or -ENOMEM. */
+static int take_channel(struct peer *p)
+{
+	struct peer *o = p->through;
+
+	leave_channel(p);
+	if (!o->by_channel.n_slots && htab_init(&o->by_channel))
+		return -ENOMEM;
+	do
+		o->last_channel = o->last_channel % CHANNEL_MAX + 1;
+	while (peer_on(o, o->last_channel));
+	if (htab_insert(&o->by_channel, &p->on_channel, o->last_channel))
+		return -ENOMEM;
+	p->channel = o->last_channel;
+	return 0;
+}
+
+/* Does its link know memory of its calls? */
+static bool exposes_memory(const struct peer *p)
+{
+	const struct net_desc *d;
+
+	list_for_each(d, &p->link->descs, link)
+		if (container_of(d, struct call, desc)->peer == p)
+			return true;
+	return false;
 }
 
 /* ---- life ---- */
@@ -231,8 +370,23 @@ void peer_init(struct peer *p, struct net *n, uint32_t role, uint32_t target, co
 	p->keep_alive = true;
 	strncpy(p->address, address, sizeof(p->address) - 1);
 	routes_init(&p->routes, p->address);
+	list_init(&p->users);
+	list_init(&p->in_users);
 	peer_calls_init(p);
 	p->timer.fire = peer_timer;
+}
+
+int peer_use_link(struct peer *p, struct peer *owner)
+{
+	int r;
+
+	p->through = owner->through ? owner->through : owner;
+	r = take_channel(p);
+	if (r)
+		p->through = NULL;
+	else
+		list_push(&p->through->users, &p->in_users);
+	return r;
 }
 
 struct net_costs peer_costs(const struct peer *p)
@@ -256,12 +410,17 @@ const char *peer_medium(const struct peer *p)
 
 void peer_halt(struct peer *p)
 {
-	if (p->link)
+	if (p->link && (!p->through || exposes_memory(p)))
 		link_close_now(p->link, -ESHUTDOWN);
+	else if (p->link && p->on_link_down)
+		p->on_link_down(p);
+	p->link = NULL;
 	timer_del(loop_of(p), &p->timer);
 	timer_del(loop_of(p), &p->defer_timer);
 	timer_del(loop_of(p), &p->retry_timer);
 	p->state = PEER_HALTED;
+	if (p->session_call.q) /* the link stays */
+		call_finish(&p->session_call, -ESHUTDOWN);
 	peer_fail_all(p, -ESHUTDOWN);
 }
 
@@ -277,7 +436,9 @@ void peer_resume(struct peer *p)
 	p->backoff_ms = 0;
 	p->last_error = 0;
 	routes_init(&p->routes, p->address); /* the last failures may have another cause */
-	if (p->boot) /* a server has had a session of this peer */
+	if (p->through)
+		(void)take_channel(p); /* replies to calls before are not for later ones */
+	if (p->boot || !list_empty(&p->users)) /* a server has had a session of this peer */
 		peer_dial(p);
 }
 
@@ -297,5 +458,8 @@ void peer_fini(struct peer *p)
 		req_fini(&p->session_req);
 	call_fini(&p->ping);
 	call_fini(&p->session_call);
+	leave_channel(p);
+	list_del(&p->in_users);
+	htab_destroy(&p->by_channel);
 	p->net = NULL;
 }

@@ -72,6 +72,13 @@ struct peer {
 	char address[CONF_ADDR_MAX];
 	enum peer_state state;
 	struct link *link;
+	struct peer *through; /* the peer whose link this one uses; NULL: it has its own */
+	struct list users; /* the peers that use its link */
+	struct list in_users;
+	struct htab by_channel; /* the users */
+	struct hnode on_channel;
+	uint32_t channel; /* on the link */
+	uint32_t last_channel; /* that a user got */
 	struct routes routes;
 	struct peer_slot slots[SESSION_SLOTS];
 	uint32_t n_slots; /* granted by the server */
@@ -101,6 +108,7 @@ struct peer {
 	struct timer retry_timer; /* retransmits calls that the server had no room for */
 	uint32_t retry_ms;
 	struct call session_call; /* establishes the session; has no slot */
+	uint32_t n_session_calls;
 	struct req session_req;
 	struct wire_session_args session_args;
 	struct wire_session_res session_res;
@@ -137,6 +145,9 @@ struct peer {
 };
 
 void peer_init(struct peer *p, struct net *n, uint32_t role, uint32_t target, const char *address);
+/* Before its first call: it sends its calls over the link of `owner`, a peer of the same server
+ * that ends after it. 0, or -errno: it dials its own. */
+int peer_use_link(struct peer *p, struct peer *owner);
 /* Sends nothing: closes the link and ends queued calls with -ESHUTDOWN. */
 void peer_fini(struct peer *p);
 /* The costs of its link: those of the medium, and its own round trip and rate. */
@@ -144,8 +155,8 @@ struct net_costs peer_costs(const struct peer *p);
 bool peer_is_local(const struct peer *p); /* its link uses the Unix socket */
 const char *peer_medium(const struct peer *p); /* the name of its route; NULL: no link */
 void peer_call(struct peer *p, struct call *c, struct req *q);
-/* Closes the link and ends all calls with -ESHUTDOWN, later ones too. The session stays as it is,
- * for peer_resume() or for another process. */
+/* Ends all calls with -ESHUTDOWN, later ones too, and closes the link, unless others use it. The
+ * session stays as it is, for peer_resume() or for another process. */
 void peer_halt(struct peer *p);
 void peer_connect(struct peer *p); /* makes its session at once, not with the first call */
 /* Resumes the session at once, not with the next call; also one taken over from another process. */

@@ -14,13 +14,16 @@ static inline struct loop *loop_of(struct peer *p)
 /* ---- peer.c ---- */
 
 void peer_dial(struct peer *p);
+/* The peer with this channel that uses the link of `owner`, or NULL. */
+struct peer *peer_on(struct peer *owner, uint32_t channel);
 void peer_link_up(struct peer *p, struct link *l);
 void peer_link_down(struct peer *p, struct link *l, int error);
 
 /* ---- calls.c ---- */
 
 void peer_map(struct peer *p, uint32_t version); /* the server told the version of its map */
-int peer_reply(struct peer *p, uint64_t tag, struct msg *m); /* takes m */
+/* `owner` has the link; takes m. */
+int peer_reply(struct peer *owner, uint64_t tag, struct msg *m);
 void call_timeout(struct timer *t);
 /* Sends a call, which has its slot and sequence. May break the link and free the call. */
 void call_transmit(struct peer *p, struct call *c);

@@ -122,9 +122,10 @@ struct rdma_grant {
 	struct fabric_mem mems[];
 };
 
-/* Bytes that a server has moved for the last request of a slot. */
+/* Bytes that a server has moved for a request. */
 struct rdma_moved {
-	uint64_t tag, bytes;
+	uint64_t tag, bytes; /* tag 0: none */
+	uint64_t at; /* when bytes last moved, or the request came */
 	uint64_t told_at; /* when the client last heard of it, or the request came */
 };
 

@@ -179,7 +179,7 @@ void rdma_note_lost(struct rdma_link *r)
 {
 	struct rdma_device *d = r->dev;
 
-	if (r->l->session && d->n_lost < d->caps->receive_depth / LOST_SHARE)
+	if (!list_empty(&r->l->sessions) && d->n_lost < d->caps->receive_depth / LOST_SHARE)
 		d->n_lost++;
 }
 

@@ -148,7 +148,8 @@ int rdma_fetch(struct rdma_link *r, const struct wire_frame_head *h, struct msg 
 
 	xdr_decoder(&x, m->body, m->len, NULL);
 	if (!xdr_wire_rdma_segment(&x, &s) || xdr_left(&x) || !s.length || s.length > MSG_MAX ||
-	    s.addr + s.length < s.addr || r->n_fetches >= SESSION_SLOTS)
+	    s.addr + s.length < s.addr ||
+	    r->n_fetches >= SESSION_SLOTS * MAX(r->l->by_channel.count, (size_t)1))
 		return link_fault(r->l, "a wrong FETCH");
 	u = rdma_unit_new(RDMA_FETCH, 1, 1);
 	if (!u)

@@ -15,19 +15,29 @@
 
 /* ---- server ---- */
 
+static uint64_t period_of(const struct rdma_link *r)
+{
+	return r->l->net->id.timeout_ms / FRAMES_PER_TIMEOUT * NSEC_PER_MSEC;
+}
+
+/* Requests of several channels share an entry: the one that moves has it. */
 static struct rdma_moved *moved_of(struct rdma_link *r, uint64_t tag)
 {
-	uint32_t slot = (uint32_t)((tag & ~TAG_STREAM) >> 32);
+	struct rdma_moved *m = &r->moved[(tag_slot(tag) + tag_channel(tag)) % SESSION_SLOTS];
+	uint64_t now = r->l->net->loop->now;
+	bool is_over = !m->tag || (m->tag ^ tag) << 1 >> 1 >> TAG_SLOT == 0;
 
-	return slot < SESSION_SLOTS ? &r->moved[slot] : NULL;
+	if (m->tag != tag && !is_over && now < m->at + period_of(r))
+		return NULL;
+	if (m->tag != tag)
+		*m = (struct rdma_moved){ .tag = tag, .told_at = now };
+	m->at = now;
+	return m;
 }
 
 void rdma_begin_moved(struct rdma_link *r, uint64_t tag)
 {
-	struct rdma_moved *m = moved_of(r, tag);
-
-	if (m)
-		*m = (struct rdma_moved){ .tag = tag, .told_at = r->l->net->loop->now };
+	(void)moved_of(r, tag);
 }
 
 static void tell(struct rdma_link *r, const struct rdma_moved *moved)
@@ -46,13 +56,12 @@ void rdma_add_moved(struct rdma_link *r, uint64_t tag, uint64_t bytes)
 {
 	struct rdma_moved *m = moved_of(r, tag);
 	uint64_t now = r->l->net->loop->now;
-	uint64_t period_ms = r->l->net->id.timeout_ms / FRAMES_PER_TIMEOUT;
 
 	r->l->progress = now; /* for the lease */
-	if (!m || m->tag != tag)
+	if (!m)
 		return;
 	m->bytes += bytes;
-	if (!r->l->peer_fetches || r->is_closing || now < m->told_at + period_ms * NSEC_PER_MSEC)
+	if (!r->l->peer_fetches || r->is_closing || now < m->told_at + period_of(r))
 		return;
 	m->told_at = now;
 	tell(r, m);

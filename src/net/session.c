@@ -29,7 +29,8 @@ static void lease_timer(struct timer *tm)
 {
 	struct session *s = container_of(tm, struct session, lease);
 	struct sessions *t = s->table;
-	uint64_t moved = s->link ? s->link->progress : 0; /* bulk renews the lease, too */
+	/* bulk renews the lease, too, but not that of other sessions */
+	uint64_t moved = s->link && !s->channel ? s->link->progress : 0;
 	uint64_t end = MAX(s->renewed, moved) + t->lease_ns;
 
 	/* the client is back: its new link waits for requests of the old one */
@@ -39,7 +40,7 @@ static void lease_timer(struct timer *tm)
 		timer_set(t->loop, tm, end);
 		return;
 	}
-	if (s->link)
+	if (s->link && !s->channel)
 		link_close(s->link, -ETIMEDOUT);
 	t->expired(t->owner, s);
 }
@@ -58,6 +59,7 @@ int session_new(struct sessions *t, uint64_t id, const uint8_t secret[16], const
 	memcpy(s->secret, secret, sizeof(s->secret));
 	strncpy(s->client, client, sizeof(s->client) - 1);
 	list_push(&t->all, &s->all);
+	list_init(&s->in_link);
 	list_init(&s->ending);
 	list_init(&s->opens);
 	list_init(&s->kept);
@@ -107,20 +109,45 @@ void session_set_name(struct session *s, const uint8_t name[SESSION_NAME])
 	s->is_named = htab_insert(&s->table->by_name, &s->by_name, name_hash(name)) == 0;
 }
 
-void session_attach(struct session *s, struct link *l)
+struct session *session_on(const struct link *l, uint32_t channel)
 {
-	if (l->session && l->session != s) /* one session per link: the other waits */
-		session_detach(l->session);
-	s->link = l;
+	struct hnode *n = l->by_channel.count ? htab_first(&l->by_channel, channel) : NULL;
+
+	return n ? container_of(n, struct session, on_channel) : NULL;
+}
+
+int session_attach(struct session *s, struct link *l, uint32_t channel)
+{
+	struct session *before = session_on(l, channel);
+
 	s->renewed = s->table->loop->now;
-	l->session = s;
+	if (before == s)
+		return 0;
+	if (before) /* it waits */
+		session_detach(before);
+	session_detach(s);
+	if ((!l->by_channel.n_slots && htab_init(&l->by_channel)) ||
+	    htab_insert(&l->by_channel, &s->on_channel, channel))
+		return -ENOMEM;
+	list_push(&l->sessions, &s->in_link);
+	s->link = l;
+	s->channel = channel;
+	return 0;
 }
 
 void session_detach(struct session *s)
 {
-	if (s->link)
-		s->link->session = NULL;
+	struct link *l = s->link;
+
+	if (!l)
+		return;
+	htab_remove(&l->by_channel, &s->on_channel);
+	list_del(&s->in_link);
 	s->link = NULL;
+	if (l->by_channel.count)
+		return;
+	htab_destroy(&l->by_channel);
+	l->by_channel = (struct htab){ 0 };
 }
 
 struct pool_share *session_share(struct session *s, bool copies)

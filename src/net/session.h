@@ -27,6 +27,9 @@ struct session {
 	bool is_named;
 	uint8_t name[SESSION_NAME];
 	struct link *link; /* NULL: waiting to be resumed */
+	struct list in_link;
+	struct hnode on_channel; /* in link->by_channel */
+	uint32_t channel; /* on that link */
 	struct slot slots[SESSION_SLOTS];
 	uint32_t in_service;
 	struct list ending; /* session_quiesce() calls that wait until in_service is 0 */
@@ -61,8 +64,11 @@ struct session *session_find(struct sessions *t, uint64_t id);
 /* Does nothing if it, or another session that is not being ended, has a name or this name. */
 void session_set_name(struct session *s, const uint8_t name[SESSION_NAME]);
 struct session *session_named(struct sessions *t, const uint8_t name[SESSION_NAME]);
-void session_attach(struct session *s, struct link *l);
-void session_detach(struct session *s); /* the link is gone; the lease keeps running */
+/* The session of this channel, or NULL. */
+struct session *session_on(const struct link *l, uint32_t channel);
+/* The session that had the channel before is detached. 0 or -ENOMEM. */
+int session_attach(struct session *s, struct link *l, uint32_t channel);
+void session_detach(struct session *s); /* the lease keeps running */
 /* The session's share of the pool (copies: of the copy pool). All sessions of a key that acts for
  * one user have one share together. */
 struct pool_share *session_share(struct session *s, bool copies);

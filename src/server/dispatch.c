@@ -131,7 +131,7 @@ static void send_reply(struct sreq *s, int error, uint32_t slots)
 static uint32_t credit(const struct sreq *s)
 {
 	bool busy = !list_empty(&s->srv->pool.waiting) ||
-		    usage_over(&s->link->held, LIMIT_REQUEST_BYTES, 0, 2);
+		    usage_over(sreq_payer(s), LIMIT_REQUEST_BYTES, 0, 2);
 
 	return busy ? BUSY_SLOTS : SESSION_SLOTS;
 }
@@ -155,8 +155,10 @@ void sreq_answer(struct sreq *s)
 
 bool sreq_end(struct sreq *s)
 {
+	sreq_release(s);
 	if (s->session)
 		session_leave(s->session);
+	s->session = NULL; /* it may end now */
 	req_fini(&s->q);
 	sreq_free(s);
 	return false;
@@ -343,7 +345,7 @@ static int permitted(struct sreq *s)
  * may retransmit it with the same slot and sequence. */
 static void turn_away(struct sreq *s, int status)
 {
-	s->head.slot = (uint32_t)((s->tag & ~TAG_STREAM) >> 32);
+	s->head.slot = tag_slot(s->tag);
 	s->head.sequence = (uint32_t)s->tag;
 	send_reply(s, status, 0);
 	sreq_free(s);
@@ -352,8 +354,12 @@ static void turn_away(struct sreq *s, int status)
 void srv_request(void *owner, struct link *l, uint64_t tag, struct msg *m)
 {
 	struct server *srv = owner;
+	struct session *ss = session_on(l, tag_channel(tag));
 	struct sreq *s;
 	int r = 0;
+
+	if (ss) /* also by a request that is turned away */
+		ss->renewed = srv->loop->now;
 
 	/* No reply: the link breaks, and the client retransmits after the restart. Requests of
 	 * servers are served: requests in service, here or on another stopping server, may wait for
@@ -383,17 +389,17 @@ void srv_request(void *owner, struct link *l, uint64_t tag, struct msg *m)
 	}
 	if (r == -EPROTO)
 		link_fault(l, "a request that cannot be decoded");
-	if (!r && (tag & ~TAG_STREAM) != ((uint64_t)s->head.slot << 32 | s->head.sequence))
+	if (!r && (tag & ~TAG_STREAM) != tag_make(tag_channel(tag), s->head.slot, s->head.sequence))
 		r = link_fault(l, "a request of another slot or sequence than its frame");
 	if (!r && !(s->row->wire->flags & OPF_NO_SESSION)) {
-		if (!l->session || l->session->doomed || l->session->id != s->head.session) {
-			if (session_find(&srv->sessions, s->head.session) != l->session)
+		if (!ss || ss->doomed || ss->id != s->head.session) {
+			if (session_find(&srv->sessions, s->head.session) != ss)
 				link_refused(l, REFUSED_SESSION, "%s in another's session",
 					     s->row->wire->name);
 			turn_away(s, -ESTALE);
 			return;
 		}
-		r = session_enter(l->session, s->head.slot, s->head.sequence, s->head.op, s);
+		r = session_enter(ss, s->head.slot, s->head.sequence, s->head.op, s);
 		if (r == -EKEYREJECTED) {
 			turn_away(s, replay_refused(s));
 			return;
@@ -405,7 +411,9 @@ void srv_request(void *owner, struct link *l, uint64_t tag, struct msg *m)
 		return;
 	}
 	if (!(s->row->wire->flags & OPF_NO_SESSION)) {
-		s->session = l->session;
+		s->session = ss;
+		usage_give(&l->held, LIMIT_REQUEST_BYTES, s->charged);
+		usage_add(&ss->held, LIMIT_REQUEST_BYTES, s->charged);
 		if (!s->session->reclaimed && !(s->row->wire->flags & OPF_CLAIM)) {
 			s->session->reclaimed = true;
 			grace_check(srv);
@@ -430,31 +438,37 @@ static void cancel(struct sreq *s)
 
 void srv_cancel(void *owner, struct link *l, uint64_t tag)
 {
-	uint32_t slot = (uint32_t)((tag & ~TAG_STREAM) >> 32);
+	struct session *ss = session_on(l, tag_channel(tag));
 	struct sreq *s;
 
 	(void)owner;
-	if (!l->session || slot >= SESSION_SLOTS)
+	if (!ss || tag_slot(tag) >= SESSION_SLOTS)
 		return;
-	s = l->session->slots[slot].request;
+	s = ss->slots[tag_slot(tag)].request;
 	if (!s || s->head.sequence != (uint32_t)tag)
 		return;
 	s->cancelled = true;
 	cancel(s);
 }
 
-/* The link's transfers end by themselves. Copies and lock requests wait for something else: stops
- * them. */
+void srv_session_down(struct session *ss)
+{
+	for (uint32_t i = 0; i < SESSION_SLOTS; i++) {
+		struct sreq *s = ss->slots[i].request;
+
+		if (s) {
+			s->cancelled = true;
+			cancel(s);
+		}
+	}
+	session_detach(ss);
+}
+
 void srv_link_down(void *owner, struct link *l)
 {
-	(void)owner;
-	if (!l->session)
-		return;
-	for (uint32_t i = 0; i < SESSION_SLOTS; i++) {
-		struct sreq *s = l->session->slots[i].request;
+	struct session *ss;
 
-		if (s)
-			cancel(s);
-	}
-	session_detach(l->session);
+	(void)owner;
+	while ((ss = list_first(&l->sessions, struct session, in_link)))
+		srv_session_down(ss);
 }

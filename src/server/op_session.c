@@ -2,15 +2,17 @@
  *
  *   CHECK -> ATTACH -> REPLY
  *
- * One at a time per link. A session is tied to the key it was made with: its row has a proof of
- * both the key and the client's secret, not the secret. The old link of the session is closed
- * first. The new one is attached only when no request of the old one is in service any more, so
+ * One at a time per channel of a link. A session is tied to the key it was made with: its row has
+ * a proof of both the key and the client's secret, not the secret. The session leaves its old link
+ * first. It is attached to the new one only when none of its requests is in service any more, so
  * that no retransmitted request still runs.
  *
  * A gateway gives each of its clients a named session. Where another gateway, or the next process,
  * makes a session of the same name, it gets the locks of the older one, which then ends. */
 #include "server/op_state.h"
 #include "server/task.h"
+
+#define JOINING_MAX 256 /* of a link */
 
 enum { CHECK, ATTACH, REPLY };
 static const char *const names[] = { [CHECK] = "check", [ATTACH] = "attach", [REPLY] = "reply" };
@@ -36,11 +38,23 @@ static struct session *older_of(struct sreq *s)
 	return old && old->held.key == s->link->held.key ? old : NULL;
 }
 
+/* The session goes on over another link, or on another channel. */
+static void leave_link(const struct sreq *s, struct session *ss)
+{
+	if (!ss->link || (ss->link == s->link && ss->channel == tag_channel(s->tag)))
+		return;
+	if (ss->link != s->link) /* so its owner learns at once that it was lost, if it was */
+		link_close(ss->link, -ECONNRESET);
+	else
+		srv_session_down(ss);
+}
+
 static void check(struct sreq *s)
 {
 	struct wire_session_args *a = s->args;
 	struct session_state *st = s->op;
 	struct session *ss = a->id ? session_find(&s->srv->sessions, a->id) : NULL, *old;
+	struct session *before = session_on(s->link, tag_channel(s->tag));
 
 	session_mac(s, a->secret, st->mac);
 	if (ss && !ss->doomed) {
@@ -51,22 +65,21 @@ static void check(struct sreq *s)
 		}
 		st->found = ss;
 		st->resumed = true;
-		if (ss->link && ss->link != s->link)
-			link_close(ss->link, -ECONNRESET);
+		leave_link(s, ss);
 		session_quiesce(ss, &st->wait, &s->q);
 		return;
 	}
-	if (s->link->session) /* a link has one session at a time */
-		task_end_session(s->srv, s->link->session);
+	if (before) /* a channel has one session at a time */
+		task_end_session(s->srv, before);
 	s->q.error = sreq_reserve(s, &s->link->held, LIMIT_SESSIONS);
 	if (s->q.error)
 		return;
 	st->id = new_id(s->srv);
 	old = older_of(s);
-	if (old && old->link && old->link != s->link)
-		link_close(old->link, -ECONNRESET);
-	if (old) /* what it has asked for ends first */
+	if (old) { /* what it has asked for ends first */
+		leave_link(s, old);
 		session_quiesce(old, &st->wait, &s->q);
+	}
 	if (!s->srv->meta ||
 	    s->link->role == LINK_SERVER) /* not durable: requests of servers are safe to repeat */
 		return;
@@ -154,9 +167,10 @@ static int attach(struct sreq *s)
 	name_session(s, ss);
 	if (s->link->state != LINK_UP)
 		return -ECONNRESET;
-	if (ss->link && ss->link != s->link) /* the newest link wins */
-		link_close(ss->link, -ECONNRESET);
-	session_attach(ss, s->link);
+	leave_link(s, ss); /* the newest link wins */
+	e = session_attach(ss, s->link, tag_channel(s->tag));
+	if (e)
+		return e;
 	*r = (struct wire_session_res){ .id = ss->id,
 					.resumed = st->resumed,
 					.slots = SESSION_SLOTS,
@@ -167,6 +181,18 @@ static int attach(struct sreq *s)
 	return 0;
 }
 
+/* May it ask now? Not twice on a channel, and not with all sessions of a link at once. */
+static bool may_join(const struct link *l, uint32_t channel)
+{
+	struct session_state *st;
+	int n = 0;
+
+	list_for_each(st, &l->joining, in_link)
+		if (st->channel == channel || ++n == JOINING_MAX)
+			return false;
+	return true;
+}
+
 static bool step(struct req *q)
 {
 	struct sreq *s = sreq_of(q);
@@ -175,20 +201,22 @@ static bool step(struct req *q)
 	switch (q->state) {
 	case CHECK:
 		req_goto(q, ATTACH);
-		st->first = !s->link->joining;
-		s->link->joining = true;
-		if (st->first)
-			check(s);
-		else
+		st->channel = tag_channel(s->tag);
+		st->is_joining = may_join(s->link, st->channel);
+		if (!st->is_joining) {
 			req_fail(q, -EBUSY);
+			break;
+		}
+		list_push(&s->link->joining, &st->in_link);
+		check(s);
 		break;
 	case ATTACH:
 		req_goto(q, REPLY);
 		req_fail(q, attach(s));
 		break;
 	case REPLY:
-		if (st->first)
-			s->link->joining = false;
+		if (st->is_joining)
+			list_del(&st->in_link);
 		return sreq_reply(s);
 	}
 	return true;

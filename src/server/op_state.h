@@ -11,7 +11,9 @@ struct session_state {
 	uint64_t id;
 	uint8_t mac[16];
 	bool resumed;
-	bool first; /* no other OP_SESSION was active on its link */
+	struct list in_link; /* link.joining */
+	uint32_t channel;
+	bool is_joining;
 };
 struct backup_state {
 	struct io io;

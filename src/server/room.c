@@ -56,9 +56,14 @@ int sreq_use(struct sreq *s, struct usage *h, enum limit what)
 	return 0;
 }
 
+struct usage *sreq_payer(const struct sreq *s)
+{
+	return s->session ? &s->session->held : &s->link->held;
+}
+
 bool sreq_charge(struct sreq *s, uint64_t bytes)
 {
-	if (sreq_take(s, &s->link->held, LIMIT_REQUEST_BYTES, bytes)) {
+	if (sreq_take(s, sreq_payer(s), LIMIT_REQUEST_BYTES, bytes)) {
 		s->no_room = true;
 		return false;
 	}
@@ -68,7 +73,7 @@ bool sreq_charge(struct sreq *s, uint64_t bytes)
 
 bool sreq_charge_spare(struct sreq *s, uint64_t bytes)
 {
-	return !usage_over(&s->link->held, LIMIT_REQUEST_BYTES, bytes, SPARE_PART) &&
+	return !usage_over(sreq_payer(s), LIMIT_REQUEST_BYTES, bytes, SPARE_PART) &&
 	       sreq_charge(s, bytes);
 }
 
@@ -88,6 +93,6 @@ bool sreq_may_grow(struct arena *a, size_t bytes)
 void sreq_release(struct sreq *s)
 {
 	sreq_unreserve(s);
-	usage_give(&s->link->held, LIMIT_REQUEST_BYTES, s->charged);
+	usage_give(sreq_payer(s), LIMIT_REQUEST_BYTES, s->charged);
 	s->charged = 0;
 }

@@ -99,6 +99,7 @@ static void known_session(void *arg, const struct meta_session *ms)
 static void session_expired(void *owner, struct session *ss)
 {
 	log_info("server", "the session of %s ended with its lease", ss->client);
+	srv_session_down(ss);
 	task_end_session(owner, ss);
 }
 

@@ -71,6 +71,7 @@ struct sreq {
 /* ---- dispatch.c ---- */
 void srv_request(void *owner, struct link *l, uint64_t tag, struct msg *m);
 void srv_cancel(void *owner, struct link *l, uint64_t tag);
+void srv_session_down(struct session *ss); /* detaches it; requests that wait for others end */
 void srv_link_down(void *owner, struct link *l);
 /* The last state of every step function: replies with q->error or the result, frees s, returns
  * false. On -EINPROGRESS it parks the request instead, to begin again when the change that it met
@@ -113,6 +114,7 @@ int sreq_reserve(struct sreq *s, struct usage *h, enum limit what);
 int sreq_use(struct sreq *s, struct usage *h, enum limit what); /* the reserved one, or takes one */
 void sreq_unreserve(struct sreq *s); /* no-op without a reservation */
 /* Charges memory of the request. False: sreq_reply() will tell the client to retry. */
+struct usage *sreq_payer(const struct sreq *s); /* of its memory: its session, or its link */
 bool sreq_charge(struct sreq *s, uint64_t bytes);
 bool sreq_charge_spare(struct sreq *s, uint64_t bytes); /* optional memory */
 bool sreq_may_grow(struct arena *a, size_t bytes); /* callback of sreq.arena */

@@ -328,7 +328,7 @@ static void say_frame(struct wire_frame_head h, const void *body, size_t n)
 static void say_reply(uint64_t tag, int32_t status, const void *body, size_t n)
 {
 	struct wire_rep_head h = { .status = status,
-				   .slot = (uint32_t)(tag >> 32),
+				   .slot = tag_slot(tag),
 				   .sequence = (uint32_t)tag,
 				   .verifier = 9,
 				   .slots = SESSION_SLOTS,

@@ -294,7 +294,7 @@ static size_t repair(uint8_t *body, size_t len, const uint8_t flags[2])
 
 static uint64_t address_it(struct pipe_link *p, uint8_t *body, size_t len, const uint8_t flags[2])
 {
-	struct session *s = p->l.session;
+	struct session *s = session_on(&p->l, 0);
 	uint32_t slot, seq;
 
 	if (len < 20)
@@ -341,7 +341,7 @@ static void send_one(const uint8_t flags[2], const uint8_t *from, size_t len)
 	struct pipe_link *p = links[i];
 	uint64_t tag;
 
-	if (p->closed || !p->l.session) {
+	if (p->closed || !session_on(&p->l, 0)) {
 		fresh_link(i, flags[1] & G_SERVER ? LINK_SERVER : LINK_CLIENT);
 		p = links[i];
 	}

@@ -29,7 +29,7 @@ static void pipe_send(struct link *l, struct msg *m)
 	xdr_decoder(&x, p->body, m->len, NULL);
 	CHECK(xdr_wire_rep_head(&x, &p->head));
 	CHECK(p->head.status >= 0 && p->head.status < 4096);
-	CHECK_EQ(h.tag, (uint64_t)p->head.slot << 32 | p->head.sequence);
+	CHECK_EQ(h.tag, tag_make(tag_channel(h.tag), p->head.slot, p->head.sequence));
 	p->tag = h.tag;
 	p->body_at = (uint32_t)xdr_used(&x);
 	p->body_len = m->len;
@@ -203,7 +203,9 @@ void pipe_call(struct world *w, struct pipe_link *p, uint32_t op, uint32_t slot,
 	struct wire_req_head h = { .op = op,
 				   .slot = slot,
 				   .sequence = sequence,
-				   .session = p->l.session ? p->l.session->id : 0,
+				   .session = session_on(&p->l, p->channel) ?
+						      session_on(&p->l, p->channel)->id :
+						      0,
 				   .uid = p->uid,
 				   .gid = p->gid,
 				   .n_gids = p->n_gids,
@@ -216,13 +218,13 @@ void pipe_call(struct world *w, struct pipe_link *p, uint32_t op, uint32_t slot,
 		usage_move(&p->l.held, link_key_account(&p->l));
 	xdr_encoder(&x, body, sizeof(body));
 	CHECK(xdr_wire_req_head(&x, &h) && filter(&x, args));
-	pipe_message(w, p, (uint64_t)slot << 32 | sequence, body, xdr_used(&x));
+	pipe_message(w, p, tag_make(p->channel, slot, sequence), body, xdr_used(&x));
 }
 
 int pipe_do(struct world *w, struct pipe_link *p, uint32_t op, xdr_any put, void *args, xdr_any get,
 	    void *res, struct arena *a)
 {
-	struct session *s = p->l.session;
+	struct session *s = session_on(&p->l, p->channel);
 	uint32_t slot = s ? SESSION_SLOTS - 1 : NO_SLOT;
 	unsigned before = p->replies;
 	struct xdr x;
@@ -246,7 +248,8 @@ void pipe_session(struct world *w, struct pipe_link *p)
 	CHECK_EQ(pipe_do(w, p, OP_SESSION, XDR_ANY(xdr_wire_session_args), &a,
 			 XDR_ANY(xdr_wire_session_res), &r, NULL),
 		 0);
-	CHECK(p->l.session && p->l.session->id == r.id && !r.resumed);
+	CHECK(session_on(&p->l, p->channel) && session_on(&p->l, p->channel)->id == r.id &&
+	      !r.resumed);
 }
 
 struct wire_place pipe_place(const char *path)

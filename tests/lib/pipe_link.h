@@ -16,6 +16,7 @@ struct pipe_link {
 	struct list deferred;
 	unsigned sent, replies; /* requests to the server, replies from it */
 	bool closed;
+	uint32_t channel; /* of the requests */
 	uint32_t uid, gid, n_gids; /* identity in requests; root unless set */
 	uint32_t *gids;
 	/* the client's memory for all transfers, and how often each byte was moved; may be NULL */

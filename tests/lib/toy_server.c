@@ -64,7 +64,7 @@ void toy_server_reply(struct toy_server *f, struct link *l, uint64_t tag, int st
 		      uint32_t slots, xdr_any filter, void *res)
 {
 	struct wire_rep_head h = { .status = status,
-				   .slot = (uint32_t)(tag >> 32),
+				   .slot = tag_slot(tag),
 				   .sequence = (uint32_t)tag,
 				   .verifier = f->net.id.verifier,
 				   .map_version = f->net.id.map_version,
@@ -89,7 +89,7 @@ void toy_server_zeros(struct toy_server *f, struct link *l, uint64_t tag, uint32
 static void toy_server_session(struct toy_server *f, struct link *l, uint64_t tag,
 			       struct wire_session_args *a)
 {
-	struct wire_session_res r = { .resumed = a->id && a->id == f->session && !f->forget,
+	struct wire_session_res r = { .resumed = a->id && a->id <= f->session && !f->forget,
 				      .slots = SESSION_SLOTS,
 				      .lease_ms = 30000,
 				      .boot = f->boot };
@@ -101,7 +101,7 @@ static void toy_server_session(struct toy_server *f, struct link *l, uint64_t ta
 	if (!r.resumed)
 		f->session++;
 	f->forget = false;
-	r.id = f->session;
+	r.id = r.resumed ? a->id : f->session;
 	f->n_sessions++;
 	f->link = l;
 	toy_server_reply(f, l, tag, 0, SESSION_SLOTS, XDR_ANY(xdr_wire_session_res), &r);
@@ -227,7 +227,7 @@ static void toy_server_request(void *owner, struct link *l, uint64_t tag, struct
 	arena_init(&a, 0);
 	xdr_decoder(&x, m->body, m->len, &a);
 	CHECK(xdr_wire_req_head(&x, &h));
-	CHECK_EQ(tag, (uint64_t)h.slot << 32 | h.sequence);
+	CHECK_EQ(tag, tag_make(tag_channel(tag), h.slot, h.sequence));
 	if (h.op == OP_SESSION) {
 		CHECK(xdr_wire_session_args(&x, &session));
 		if (!f->mute)

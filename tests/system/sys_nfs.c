@@ -820,6 +820,26 @@ static void a_thousand_connections_are_served(void)
 	CHECK_EQ(nfs_getattr(&user, &top, &at), NFS3_OK);
 }
 
+/* Each has a session, and the gateway one link to each server. */
+static void many_clients_share_the_links_of_the_gateway(void)
+{
+	static struct nfs_client n[32];
+	struct sheaf_server before = server_status(fs, 0), now;
+	struct wire_attr3 at;
+	char address[32];
+
+	for (size_t i = 0; i < ARRAY_LEN(n); i++) {
+		snprintf(address, sizeof(address), "127.0.3.%zu", i + 1);
+		nfs_dial_from(&n[i], port, 1000, address);
+		CHECK_EQ(nfs_getattr(&n[i], &top, &at), NFS3_OK);
+	}
+	now = server_status(fs, 0);
+	CHECK_EQ(now.links, before.links);
+	CHECK(now.sessions >= before.sessions + ARRAY_LEN(n));
+	for (size_t i = 0; i < ARRAY_LEN(n); i++)
+		nfs_hang_up(&n[i]);
+}
+
 static void it_stops_and_uses_no_processor_when_idle(void)
 {
 	char path[64], text[512];
@@ -888,4 +908,5 @@ SYS_MAIN(NULL, begin, end, TEST(paths_of_exports_are_mounted), TEST(exports_are_
 	 TEST(unknown_calls_are_answered), TEST(records_come_in_any_pieces),
 	 TEST(what_is_no_call_ends_the_connection), TEST(retransmissions_get_the_first_reply),
 	 TEST(many_calls_may_be_sent_at_once), TEST(a_slow_reader_holds_up_nobody),
-	 TEST(a_thousand_connections_are_served), TEST(it_stops_and_uses_no_processor_when_idle))
+	 TEST(a_thousand_connections_are_served), TEST(many_clients_share_the_links_of_the_gateway),
+	 TEST(it_stops_and_uses_no_processor_when_idle))

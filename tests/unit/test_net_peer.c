@@ -895,6 +895,223 @@ static void progress_of_earlier_transfers_extends_the_deadline(void)
 	end();
 }
 
+/* ---- peers that share a link ---- */
+
+#define USERS 3
+static struct peer users[USERS];
+
+static void begin_sharing(void)
+{
+	begin();
+	for (int i = 0; i < USERS; i++) {
+		peer_init(&users[i], &cli.net, LINK_CLIENT, 0, "loop:s");
+		CHECK_EQ(peer_use_link(&users[i], &cli.peer), 0);
+	}
+}
+
+static void end_sharing(void)
+{
+	for (int i = 0; i < USERS; i++)
+		peer_fini(&users[i]);
+	end();
+}
+
+static void ask_each(struct toy_call a[USERS])
+{
+	for (int i = 0; i < USERS; i++)
+		toy_call_start(&a[i], &users[i], OP_PING, false);
+}
+
+static void answered_each(struct toy_call a[USERS])
+{
+	for (int i = 0; i < USERS; i++) {
+		net_world_until(&w, &a[i].over);
+		CHECK_EQ(a[i].error, 0);
+	}
+}
+
+static void peers_share_a_link(void)
+{
+	struct toy_call a[USERS];
+
+	begin_sharing();
+	ask_each(a);
+	answered_each(a);
+	CHECK_EQ(cli.net.n_links, 1);
+	CHECK_EQ(srv.n_sessions, USERS + 1);
+	for (int i = 0; i < USERS; i++) {
+		CHECK_EQ(srv.seen[i].tag, tag_make((uint32_t)i + 1, 0, 1));
+		CHECK_EQ(srv.seen[i].head.session, users[i].session);
+		CHECK(users[i].session != cli.peer.session);
+	}
+	end_sharing();
+}
+
+static void peers_that_share_a_link_outlive_its_break(void)
+{
+	struct toy_call a[USERS];
+	uint64_t session;
+
+	begin_sharing();
+	ask_each(a);
+	answered_each(a);
+	session = users[1].session;
+	srv.hold = true;
+	ask_each(a);
+	settle();
+	srv.hold = false;
+	link_close(cli.peer.link, -ECONNRESET);
+	for (int i = 0; i < USERS; i++)
+		CHECK(!users[i].link);
+	toy_server_drop(&srv);
+	answered_each(a);
+	CHECK_EQ(cli.net.n_links, 1);
+	CHECK_EQ(srv.seen[1].tag, tag_make(2, 0, 2)); /* with the same numbers */
+	CHECK_EQ(users[1].session, session);
+	end_sharing();
+}
+
+static void a_peer_leaves_the_link_to_others(void)
+{
+	struct toy_call a[USERS];
+
+	begin_sharing();
+	ask_each(a);
+	answered_each(a);
+	srv.hold = true;
+	ask_each(a);
+	settle();
+	peer_halt(&users[0]); /* its reply comes later */
+	peer_fini(&users[1]);
+	settle();
+	for (int i = 0; i < 2; i++)
+		CHECK(a[i].over && a[i].error == -ESHUTDOWN);
+	toy_server_release(&srv, 0);
+	net_world_until(&w, &a[2].over);
+	CHECK_EQ(a[2].error, 0);
+	CHECK_EQ(srv.n_downs, 0);
+	peer_init(&users[1], &cli.net, LINK_CLIENT, 0, "loop:s");
+	CHECK_EQ(peer_use_link(&users[1], &cli.peer), 0);
+	CHECK_EQ(users[1].channel, USERS + 1); /* replies to the old one are not for this one */
+	end_sharing();
+}
+
+static void a_peer_leaves_while_it_asks_for_a_session(void)
+{
+	struct toy_call a[USERS];
+
+	begin_sharing();
+	warm_up();
+	srv.mute = true;
+	ask_each(a);
+	net_world_pass(&w, NSEC_PER_MSEC / 10);
+	CHECK(users[0].state == PEER_SESSION && users[1].state == PEER_SESSION);
+	peer_halt(&users[0]);
+	peer_fini(&users[1]);
+	settle();
+	for (int i = 0; i < 2; i++)
+		CHECK(a[i].over && a[i].error == -ESHUTDOWN);
+	srv.mute = false;
+	net_world_until(&w, &a[2].over); /* it asks again, over the same link */
+	CHECK_EQ(a[2].error, 0);
+	CHECK_EQ(srv.n_downs, 0);
+	end_sharing();
+}
+
+static void memory_in_use_ends_with_the_link(void)
+{
+	static uint8_t bytes[64 * KIB];
+	struct iovec mem = { bytes, sizeof(bytes) };
+	struct toy_call a[USERS], move;
+
+	begin_sharing();
+	ask_each(a);
+	answered_each(a);
+	srv.hold = true;
+	toy_call_move(&move, &users[0], &mem, 1, false);
+	toy_call_start(&a[1], &users[1], OP_PING, false);
+	settle();
+	srv.hold = false;
+	peer_halt(&users[0]); /* the server could still write into it */
+	CHECK(!users[1].link);
+	settle();
+	CHECK(move.over && move.error == -ESHUTDOWN);
+	toy_server_drop(&srv);
+	net_world_until(&w, &a[1].over); /* over the next link */
+	CHECK_EQ(a[1].error, 0);
+	end_sharing();
+}
+
+/* All ask for their sessions at once. */
+static void thousands_share_a_link(void)
+{
+	enum { MANY = 2500 };
+	struct peer *many = calloc(MANY, sizeof(*many));
+
+	begin();
+	CHECK(many);
+	for (int i = 0; i < MANY; i++) {
+		peer_init(&many[i], &cli.net, LINK_CLIENT, 0, "loop:s");
+		CHECK_EQ(peer_use_link(&many[i], &cli.peer), 0);
+		peer_connect(&many[i]);
+	}
+	for (int round = 0; round < 2; round++) {
+		net_world_pass(&w, 2 * NSEC_PER_SEC);
+		for (int i = 0; i < MANY; i++)
+			CHECK_EQ(many[i].state, PEER_UP);
+		CHECK_EQ(srv.n_downs, (unsigned)round);
+		if (!round)
+			link_close(cli.peer.link, -ECONNRESET);
+	}
+	for (int i = 0; i < MANY; i++)
+		peer_fini(&many[i]);
+	free(many);
+	end();
+}
+
+/* A peer cannot be used through one that has no link of its own. */
+static void a_user_of_a_user_uses_the_same_link(void)
+{
+	struct toy_call a;
+	struct peer p;
+
+	begin_sharing();
+	peer_init(&p, &cli.net, LINK_CLIENT, 0, "loop:s");
+	CHECK_EQ(peer_use_link(&p, &users[0]), 0);
+	CHECK(p.through == &cli.peer && p.channel == USERS + 1);
+	toy_call_start(&a, &p, OP_PING, false);
+	net_world_until(&w, &a.over);
+	CHECK_EQ(a.error, 0);
+	CHECK_EQ(cli.net.n_links, 1);
+	peer_fini(&p);
+	end_sharing();
+}
+
+static void a_peer_without_a_session_disturbs_no_other(void)
+{
+	struct toy_call a[USERS], b;
+
+	begin_sharing();
+	ask_each(a);
+	answered_each(a);
+	peer_fini(&users[0]);
+	peer_init(&users[0], &cli.net, LINK_CLIENT, 0, "loop:s");
+	CHECK_EQ(peer_use_link(&users[0], &cli.peer), 0);
+	users[0].session = 77;
+	srv.deny = true;
+	toy_call_start(&b, &users[0], OP_PING, false);
+	settle();
+	CHECK(users[0].state == PEER_WAITING && !b.over);
+	CHECK_EQ(users[0].session, 0); /* the next one is new */
+	CHECK_EQ(srv.n_downs, 0);
+	srv.deny = false;
+	net_world_until(&w, &b.over);
+	CHECK_EQ(b.error, 0);
+	ask_each(a);
+	answered_each(a);
+	end_sharing();
+}
+
 TEST_MAIN(TEST(calls_take_slots_and_number_them),
 	  TEST(a_deferred_call_is_sent_with_the_next_or_after_a_delay),
 	  TEST(a_deferred_call_outlives_a_broken_link_and_ends_with_its_peer),
@@ -922,4 +1139,8 @@ TEST_MAIN(TEST(calls_take_slots_and_number_them),
 	  TEST(a_server_that_refuses_for_ever_is_believed), TEST(the_welcome_tells_of_a_newer_map),
 	  TEST(what_is_outstanding_at_a_loaded_server_is_bounded),
 	  TEST(what_is_outstanding_ends_with_its_call), TEST(the_rate_of_a_slow_link_is_measured),
-	  TEST(progress_of_earlier_transfers_extends_the_deadline))
+	  TEST(progress_of_earlier_transfers_extends_the_deadline), TEST(peers_share_a_link),
+	  TEST(peers_that_share_a_link_outlive_its_break), TEST(a_peer_leaves_the_link_to_others),
+	  TEST(a_peer_leaves_while_it_asks_for_a_session), TEST(memory_in_use_ends_with_the_link),
+	  TEST(thousands_share_a_link), TEST(a_user_of_a_user_uses_the_same_link),
+	  TEST(a_peer_without_a_session_disturbs_no_other))

@@ -42,9 +42,11 @@ static void leave(struct session *s, uint32_t slot)
 
 static void link_is_down(void *owner, struct link *l)
 {
+	struct session *s = list_first(&l->sessions, struct session, in_link);
+
 	(void)owner;
-	if (l->session)
-		session_detach(l->session);
+	if (s)
+		session_detach(s);
 }
 
 static const struct net_server_ops down_only = { .down = link_is_down };
@@ -150,7 +152,7 @@ static void a_lease_ends_after_its_time_and_closes_the_link(void)
 	struct session *s = begin();
 	struct quiet *q = quiet_new();
 
-	session_attach(s, &q->l);
+	session_attach(s, &q->l, 0);
 	net_world_pass(&w, 29 * NSEC_PER_SEC);
 	CHECK_EQ(n_expired, 0);
 	net_world_pass(&w, 2 * NSEC_PER_SEC);
@@ -166,7 +168,7 @@ static void requests_and_moving_bytes_renew_a_lease(void)
 	struct session *s = begin();
 	struct quiet *q = quiet_new();
 
-	session_attach(s, &q->l);
+	session_attach(s, &q->l, 0);
 	net_world_pass(&w, 20 * NSEC_PER_SEC);
 	CHECK_EQ(session_enter(s, 0, 1, 20, s), 0);
 	net_world_pass(&w, 20 * NSEC_PER_SEC);
@@ -185,7 +187,7 @@ static void a_session_outlives_its_link_until_the_lease_ends(void)
 	struct session *s = begin();
 	struct quiet *q = quiet_new();
 
-	session_attach(s, &q->l);
+	session_attach(s, &q->l, 0);
 	quiet_free(q);
 	CHECK(!s->link);
 	CHECK(session_find(&table, 77) == s);
@@ -202,11 +204,11 @@ static void a_link_has_one_session(void)
 	struct quiet *q = quiet_new();
 
 	CHECK_EQ(session_new(&table, 88, secret, "client", &t), 0);
-	session_attach(s, &q->l);
-	session_attach(t, &q->l);
-	CHECK(!s->link && t->link == &q->l && q->l.session == t);
-	session_attach(t, &q->l);
-	CHECK(t->link == &q->l && q->l.session == t);
+	session_attach(s, &q->l, 0);
+	session_attach(t, &q->l, 0);
+	CHECK(!s->link && t->link == &q->l && session_on(&q->l, 0) == t);
+	session_attach(t, &q->l, 0);
+	CHECK(t->link == &q->l && session_on(&q->l, 0) == t);
 	quiet_free(q);
 	CHECK(!s->link && !t->link);
 	end();

@@ -119,7 +119,8 @@ static void room_is_placed_like_an_append(void)
 /* Kills and restarts the server, then resumes the session with the secret of pipe_session(). */
 static void crash(void)
 {
-	struct wire_session_args a = { .id = p->l.session->id, .client = wire_text("pipe") };
+	struct wire_session_args a = { .id = session_on(&p->l, 0)->id,
+				       .client = wire_text("pipe") };
 	struct wire_session_res r;
 
 	pipe_free(p);

@@ -381,7 +381,7 @@ static void one_users_key_does_not_take_all_open_files(void)
 	CHECK_EQ(open_of(p, "f", 1), 0);
 	CHECK_EQ(resume(one, 0, 9, &r), 0);
 	world_settle(&w);
-	CHECK_EQ(same->l.session->held.key->used[LIMIT_OPENS], 3);
+	CHECK_EQ(session_on(&same->l, 0)->held.key->used[LIMIT_OPENS], 3);
 	CHECK_EQ(open_of(same, "new", 9), 0);
 	pipe_free(one);
 	pipe_free(same);
@@ -425,7 +425,7 @@ static void one_users_key_does_not_take_all_locks(void)
 	CHECK_EQ(lock_of(one, &h, 5, 0), -ENOLCK);
 	CHECK_EQ(lock_of(one, &h, 5, LOCK_WAIT), -ENOLCK);
 	CHECK_EQ(lock_of(other, &h, 6, 0), 0);
-	CHECK_EQ(one->l.session->held.key->used[LIMIT_LOCK_WAITS], 0);
+	CHECK_EQ(session_on(&one->l, 0)->held.key->used[LIMIT_LOCK_WAITS], 0);
 	pipe_free(one);
 	pipe_free(same);
 	pipe_free(other);
@@ -520,9 +520,11 @@ static void one_users_key_has_one_share_of_the_buffers(void)
 	begin();
 	one = client_with("one", 1000, 100);
 	same = client_with("one", 1000, 100);
-	CHECK(session_share(one->l.session, false) == session_share(same->l.session, false));
-	CHECK(session_share(one->l.session, true) == session_share(same->l.session, true));
-	CHECK(session_share(p->l.session, false) == &p->l.session->share);
+	CHECK(session_share(session_on(&one->l, 0), false) ==
+	      session_share(session_on(&same->l, 0), false));
+	CHECK(session_share(session_on(&one->l, 0), true) ==
+	      session_share(session_on(&same->l, 0), true));
+	CHECK(session_share(session_on(&p->l, 0), false) == &session_on(&p->l, 0)->share);
 	pipe_free(one);
 	pipe_free(same);
 	end();

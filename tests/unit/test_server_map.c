@@ -31,7 +31,7 @@ static int add(uint32_t id, uint32_t roles, const char *name, const char *addres
 /* The status of a request by this user with this map version. */
 static uint32_t status_of(uint32_t uid, uint32_t version, uint32_t op, xdr_any filter, void *args)
 {
-	struct session *s = p->l.session;
+	struct session *s = session_on(&p->l, 0);
 	struct wire_req_head h = { .op = op,
 				   .slot = 1,
 				   .sequence = s->slots[1].sequence + 1,

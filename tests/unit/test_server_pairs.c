@@ -60,7 +60,7 @@ static void rename_start(const char *from, const char *to)
 	static uint32_t sequence;
 	struct wire_rename_args a = { pipe_place(from), pipe_place(to), 0 };
 
-	if (!p->l.session->slots[0].sequence)
+	if (!session_on(&p->l, 0)->slots[0].sequence)
 		sequence = 0;
 	pipe_call(&w, p, OP_RENAME, 0, ++sequence, XDR_ANY(xdr_wire_rename_args), &a);
 }
@@ -159,7 +159,7 @@ static void a_listing_waits_for_a_name_that_is_about_to_come(void)
 
 static struct sreq *request(void)
 {
-	return p->l.session->slots[0].request;
+	return session_on(&p->l, 0)->slots[0].request;
 }
 
 static bool is_in(const struct sreq *s, const char *state)

@@ -260,9 +260,9 @@ static void many_copies_of_one_client_leave_buffers_for_another(void)
 	hold_copies(&t);
 	for (uint32_t i = 0; i < 40; i++)
 		ask_copy(p, i);
-	CHECK_EQ(p->l.session->copy_share.held, w.srv->copies.n_units / 8);
+	CHECK_EQ(session_on(&p->l, 0)->copy_share.held, w.srv->copies.n_units / 8);
 	ask_copy(second, 0);
-	CHECK_EQ(second->l.session->copy_share.held, WINDOWS * WINDOW_BYTES / BUF_UNIT);
+	CHECK_EQ(session_on(&second->l, 0)->copy_share.held, WINDOWS * WINDOW_BYTES / BUF_UNIT);
 	link_close(&p->l, -ECONNRESET);
 	link_close(&second->l, -ECONNRESET);
 	turn_end(&t);

@@ -166,7 +166,7 @@ static void resume(uint64_t id, bool must)
 
 static void new_link(bool must)
 {
-	uint64_t id = me->l.session ? me->l.session->id : 1;
+	uint64_t id = session_on(&me->l, 0) ? session_on(&me->l, 0)->id : 1;
 
 	pipe_free(me);
 	world_settle(&w);
@@ -175,7 +175,7 @@ static void new_link(bool must)
 
 static void restart(bool must)
 {
-	uint64_t id = me->l.session ? me->l.session->id : 1;
+	uint64_t id = session_on(&me->l, 0) ? session_on(&me->l, 0)->id : 1;
 
 	pipe_free(me);
 	pipe_free(admin);
@@ -220,7 +220,7 @@ static uint64_t hash_object(uint64_t h, const struct wire_open_res *f)
 static uint64_t fingerprint(void)
 {
 	uint64_t h = 0;
-	const struct session *s = me->l.session;
+	const struct session *s = session_on(&me->l, 0);
 
 	CHECK(world_quiet(&w));
 	for (uint32_t kind = SCAN_INODE; kind <= SCAN_LOCK; kind++)
@@ -503,7 +503,7 @@ static void send_trial(uint32_t op, int variant, struct answer *a)
 /* As after a restart: only the stored answer of the slot is known. */
 static void forget_slot(void)
 {
-	me->l.session->slots[SLOT] = (struct slot){ 0 };
+	session_on(&me->l, 0)->slots[SLOT] = (struct slot){ 0 };
 }
 
 /* ---- replays ---- */
@@ -579,7 +579,7 @@ static void each_operation(void (*fn)(uint32_t op))
 			printf("%s as %d\n", wire_op_rows[op].name, who);
 			fflush(stdout);
 			fn(op);
-			if (me->l.session) {
+			if (session_on(&me->l, 0)) {
 				send_args(OP_PING, 2, 1, &none, &a); /* the session still exists */
 				CHECK_EQ(a.head.status, 0);
 			}

@@ -202,7 +202,7 @@ static void a_change_survives_a_restart_exactly_once(void)
 	uint64_t id;
 
 	begin();
-	id = p->l.session->id;
+	id = session_on(&p->l, 0)->id;
 	call_mkdir(3, 1, "d");
 	CHECK(world_quiet(&w));
 	pipe_free(p);
@@ -230,7 +230,7 @@ static void a_start_that_takes_long_ends_no_lease(void)
 	uint64_t id;
 
 	begin();
-	id = p->l.session->id;
+	id = session_on(&p->l, 0)->id;
 	pipe_free(p);
 	CHECK_EQ(server_stop(w.srv), 0);
 	usual = w.exec;
@@ -255,14 +255,14 @@ static void a_session_is_resumed_by_its_secret_only(void)
 
 	begin();
 	old = p;
-	id = p->l.session->id;
+	id = session_on(&p->l, 0)->id;
 	p = pipe_new(&w, LINK_CLIENT);
 	CHECK_EQ(session(id, 1, &r), -EACCES);
 	CHECK(!old->closed);
 	CHECK_EQ(session(id, 0, &r), 0);
 	CHECK(r.resumed && r.id == id);
 	CHECK(old->closed); /* a session has one link at a time */
-	CHECK(p->l.session && p->l.session->id == id);
+	CHECK(session_on(&p->l, 0) && session_on(&p->l, 0)->id == id);
 	CHECK_EQ(session(id ^ 1, 0, &r), 0);
 	CHECK(!r.resumed && r.id != id); /* unknown session: a new one is made */
 	pipe_free(old);
@@ -283,17 +283,95 @@ static void resuming_waits_until_the_old_requests_have_ended(void)
 	wr.at.cap = file.cap;
 	pipe_call(&w, old, OP_WRITE, 0, 1, XDR_ANY(xdr_wire_write_args), &wr);
 	CHECK_EQ(w.srv->in_service, 1); /* its object is being opened */
-	a.id = old->l.session->id;
+	a.id = session_on(&old->l, 0)->id;
 	p = pipe_new(&w, LINK_CLIENT);
 	pipe_call(&w, p, OP_SESSION, NO_SLOT, 0, XDR_ANY(xdr_wire_session_args), &a);
 	CHECK(old->closed);
 	CHECK_EQ(p->replies, 0);
-	CHECK(!p->l.session);
+	CHECK(!session_on(&p->l, 0));
 	CHECK(world_quiet(&w));
 	CHECK_EQ(p->replies, 1);
 	CHECK_EQ(p->head.status, 0);
-	CHECK(p->l.session);
-	CHECK_EQ(p->l.session->in_service, 0);
+	CHECK(session_on(&p->l, 0));
+	CHECK_EQ(session_on(&p->l, 0)->in_service, 0);
+	pipe_free(old);
+	end();
+}
+
+static void ping(uint32_t slot, uint32_t sequence)
+{
+	struct wire_void_args none = { 0 };
+
+	pipe_call(&w, p, OP_PING, slot, sequence, XDR_ANY(xdr_wire_void_args), &none);
+	CHECK(world_quiet(&w));
+}
+
+/* The same on channel 0 in any session. */
+static void ping_in(uint64_t id)
+{
+	struct wire_req_head h = { .op = OP_PING, .slot = 3, .sequence = 2, .session = id };
+	struct wire_void_args none = { 0 };
+	uint8_t body[256];
+	struct xdr x;
+
+	xdr_encoder(&x, body, sizeof(body));
+	CHECK(xdr_wire_req_head(&x, &h) && xdr_wire_void_args(&x, &none));
+	pipe_message(&w, p, tag_make(0, 3, 2), body, xdr_used(&x));
+	CHECK(world_quiet(&w));
+}
+
+static void sessions_share_a_link_by_their_channels(void)
+{
+	struct wire_session_res r;
+	uint64_t first;
+
+	begin();
+	first = session_on(&p->l, 0)->id;
+	p->channel = CHANNEL_MAX;
+	CHECK_EQ(session(0, 0, &r), 0);
+	CHECK(!r.resumed && r.id != first);
+	CHECK_EQ(session_on(&p->l, 0)->id, first);
+	CHECK_EQ(session_on(&p->l, CHANNEL_MAX)->id, r.id);
+	ping(3, 1); /* each has its slots */
+	CHECK_EQ(p->head.status, 0);
+	p->channel = 0;
+	ping(3, 1);
+	CHECK_EQ(p->head.status, 0);
+	CHECK_EQ(p->tag, tag_make(0, 3, 1));
+	ping_in(r.id); /* the other one's session, although both are on this link */
+	CHECK_EQ(p->head.status, ESTALE);
+	p->channel = CHANNEL_MAX;
+	CHECK_EQ(session(0, 0, &r), 0); /* a channel has one session at a time */
+	CHECK_EQ(session_on(&p->l, CHANNEL_MAX)->id, r.id);
+	CHECK_EQ(session_on(&p->l, 0)->id, first);
+	link_close(&p->l, -ECONNRESET);
+	CHECK(list_empty(&p->l.sessions));
+	CHECK(session_find(&w.srv->sessions, first) && session_find(&w.srv->sessions, r.id));
+	end();
+}
+
+static void a_session_that_moves_leaves_its_channel(void)
+{
+	struct pipe_link *old;
+	struct wire_session_res r;
+
+	begin();
+	p->channel = 1;
+	CHECK_EQ(session(0, 0, &r), 0);
+	p->channel = 2;
+	CHECK_EQ(session(r.id, 0, &r), 0); /* on the same link */
+	CHECK(r.resumed && !p->closed);
+	CHECK(!session_on(&p->l, 1) && session_on(&p->l, 0));
+	CHECK_EQ(session_on(&p->l, 2)->id, r.id);
+	old = p;
+	p = pipe_new(&w, LINK_CLIENT);
+	p->channel = 7;
+	CHECK_EQ(session(r.id, 0, &r), 0);
+	CHECK(r.resumed && old->closed);
+	CHECK_EQ(session_on(&p->l, 7)->id, r.id);
+	world_pass(&w, 40 * NSEC_PER_SEC); /* its lease ends without closing the link */
+	CHECK(!session_find(&w.srv->sessions, r.id));
+	CHECK(!p->closed);
 	pipe_free(old);
 	end();
 }
@@ -305,9 +383,9 @@ static void a_second_session_on_a_link_replaces_the_first(void)
 	uint64_t id;
 
 	begin();
-	id = p->l.session->id;
+	id = session_on(&p->l, 0)->id;
 	CHECK_EQ(session(0, 0, &r), 0);
-	CHECK(r.id != id && p->l.session->id == r.id);
+	CHECK(r.id != id && session_on(&p->l, 0)->id == r.id);
 	pipe_free(p);
 	world_pass(&w, NSEC_PER_SEC); /* it ends at once; the second session ends with its lease */
 	CHECK(!session_find(&w.srv->sessions, id));
@@ -326,7 +404,7 @@ static void after_goodbye_nothing_is_taken(void)
 	uint64_t id;
 
 	begin();
-	id = p->l.session->id;
+	id = session_on(&p->l, 0)->id;
 	pipe_call(&w, p, OP_BYE, 0, 1, XDR_ANY(xdr_wire_void_args), &none);
 	CHECK_EQ(p->head.status, 0);
 	CHECK(session_find(&w.srv->sessions, id)); /* the record of its end is not committed yet */
@@ -335,7 +413,7 @@ static void after_goodbye_nothing_is_taken(void)
 	CHECK_EQ(p->head.slots, 0);
 	CHECK(world_quiet(&w));
 	CHECK(!session_find(&w.srv->sessions, id));
-	CHECK(!p->l.session);
+	CHECK(!session_on(&p->l, 0));
 	CHECK_EQ(p->replies, p->sent);
 	end();
 }
@@ -349,7 +427,7 @@ static void goodbye_waits_for_what_is_in_service(void)
 	pipe_call(&w, p, OP_BYE, 0, 1, XDR_ANY(xdr_wire_void_args), &none);
 	CHECK(world_quiet(&w));
 	CHECK_EQ(p->replies, p->sent);
-	CHECK(!p->l.session);
+	CHECK(!session_on(&p->l, 0));
 	end();
 }
 
@@ -395,6 +473,8 @@ TEST_MAIN(TEST(a_malformed_message_closes_its_link_and_no_other),
 	  TEST(a_start_that_takes_long_ends_no_lease),
 	  TEST(a_session_is_resumed_by_its_secret_only),
 	  TEST(resuming_waits_until_the_old_requests_have_ended),
-	  TEST(a_second_session_on_a_link_replaces_the_first), TEST(after_goodbye_nothing_is_taken),
+	  TEST(a_second_session_on_a_link_replaces_the_first),
+	  TEST(sessions_share_a_link_by_their_channels),
+	  TEST(a_session_that_moves_leaves_its_channel), TEST(after_goodbye_nothing_is_taken),
 	  TEST(goodbye_waits_for_what_is_in_service),
 	  TEST(the_end_of_a_lease_closes_files_and_settles_them))

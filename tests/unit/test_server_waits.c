@@ -108,12 +108,12 @@ static void a_parked_request_is_answered_by_the_grant(void)
 	before = p[B]->replies;
 	ask(B, 0, wish(2, 0, LOCK_SHARED, LOCK_WAIT));
 	CHECK_EQ(p[B]->replies, before);
-	CHECK_EQ(p[B]->l.session->held.used[LIMIT_LOCK_WAITS], 1);
+	CHECK_EQ(session_on(&p[B]->l, 0)->held.used[LIMIT_LOCK_WAITS], 1);
 	CHECK_EQ(lock(A, wish(1, 0, LOCK_NOTHING, 0)), 0);
 	CHECK_EQ(p[B]->replies, before + 1);
 	CHECK_EQ(said(B), 0);
-	CHECK_EQ(p[B]->l.session->held.used[LIMIT_LOCK_WAITS], 0);
-	CHECK_EQ(p[B]->l.session->held.used[LIMIT_LOCKS], 1);
+	CHECK_EQ(session_on(&p[B]->l, 0)->held.used[LIMIT_LOCK_WAITS], 0);
+	CHECK_EQ(session_on(&p[B]->l, 0)->held.used[LIMIT_LOCKS], 1);
 	CHECK_EQ(lock(A, wish(1, 0, LOCK_EXCLUSIVE, 0)), -EAGAIN);
 	end();
 }
@@ -126,11 +126,11 @@ static void a_place_in_the_line_outlives_its_request(void)
 	world_pass(&w, 2 * NSEC_PER_SEC);
 	CHECK_EQ(said(B), 1);
 	CHECK_EQ(res.pause_ms, 0);
-	CHECK_EQ(p[B]->l.session->held.used[LIMIT_LOCK_WAITS], 1);
+	CHECK_EQ(session_on(&p[B]->l, 0)->held.used[LIMIT_LOCK_WAITS], 1);
 	/* queued behind B's wait */
 	CHECK_EQ(lock(A, wish(3, 0, LOCK_EXCLUSIVE, LOCK_WAIT)), -EINPROGRESS);
 	CHECK_EQ(lock(A, wish(1, 0, LOCK_NOTHING, 0)), 0);
-	CHECK_EQ(p[A]->l.session->held.used[LIMIT_LOCKS], 0);
+	CHECK_EQ(session_on(&p[A]->l, 0)->held.used[LIMIT_LOCKS], 0);
 	CHECK_EQ(lock(B, wish(2, 0, LOCK_EXCLUSIVE, LOCK_WAIT)), 0);
 	end();
 }
@@ -169,18 +169,19 @@ static void few_requests_of_a_session_are_parked_the_oldest_first(void)
 	CHECK_EQ(p[B]->replies, before + 6);
 	CHECK_EQ(said(B), 1);
 	CHECK_EQ(res.pause_ms, 10 + 10 * 10);
-	CHECK_EQ(p[B]->l.session->in_service, 4);
+	CHECK_EQ(session_on(&p[B]->l, 0)->in_service, 4);
 	ask(B, 20, wish(10, 0, LOCK_EXCLUSIVE, LOCK_WAIT)); /* repeats the first wait */
-	CHECK_EQ(p[B]->l.session->in_service, 4);
+	CHECK_EQ(session_on(&p[B]->l, 0)->in_service, 4);
 	world_pass(&w, 3 * NSEC_PER_SEC);
 	ask(B, 0, wish(19, 0, LOCK_EXCLUSIVE, LOCK_WAIT));
 	ask(B, 1, wish(18, 0, LOCK_EXCLUSIVE, LOCK_WAIT));
 	for (uint32_t i = 0; i < 4; i++)
 		ask(B, 2 + i, wish(10 + i, 0, LOCK_EXCLUSIVE, LOCK_WAIT));
-	CHECK_EQ(p[B]->l.session->in_service, 4); /* these replaced the younger parked requests */
-	CHECK_EQ(p[B]->l.session->slots[0].request != NULL, 0);
-	CHECK_EQ(p[B]->l.session->slots[1].request != NULL, 0);
-	CHECK_EQ(p[B]->l.session->held.used[LIMIT_LOCK_WAITS], 10);
+	CHECK_EQ(session_on(&p[B]->l, 0)->in_service,
+		 4); /* these replaced the younger parked requests */
+	CHECK_EQ(session_on(&p[B]->l, 0)->slots[0].request != NULL, 0);
+	CHECK_EQ(session_on(&p[B]->l, 0)->slots[1].request != NULL, 0);
+	CHECK_EQ(session_on(&p[B]->l, 0)->held.used[LIMIT_LOCK_WAITS], 10);
 	end();
 }
 
@@ -189,7 +190,7 @@ static void a_broken_link_ends_requests_and_keeps_places(void)
 	struct session *ss;
 
 	begin();
-	ss = p[B]->l.session;
+	ss = session_on(&p[B]->l, 0);
 	CHECK_EQ(lock(A, wish(1, 0, LOCK_EXCLUSIVE, 0)), 0);
 	ask(B, 0, wish(2, 0, LOCK_EXCLUSIVE, LOCK_WAIT));
 	CHECK_EQ(ss->in_service, 1);
@@ -220,7 +221,7 @@ static void a_wait_is_cancelled_once_and_hurried_at_will(void)
 	/* the answer to the wait */
 	CHECK_EQ(lock(B, wish(2, 0, LOCK_EXCLUSIVE, LOCK_CANCEL)), -EINTR);
 	CHECK_EQ(p[B]->replies, before + 3);
-	CHECK_EQ(p[B]->l.session->held.used[LIMIT_LOCK_WAITS], 0);
+	CHECK_EQ(session_on(&p[B]->l, 0)->held.used[LIMIT_LOCK_WAITS], 0);
 	CHECK_EQ(lock(B, wish(2, 0, LOCK_EXCLUSIVE, LOCK_CANCEL)), 0);
 	CHECK_EQ(w.srv->in_service, 0);
 	end();
@@ -241,8 +242,8 @@ static void a_close_ends_locks_and_waits(void)
 	pipe_call(&w, p[B], OP_CLOSE, 60, 1, XDR_ANY(xdr_wire_close_args), &a);
 	world_settle(&w);
 	CHECK_EQ(p[B]->replies, before + 2);
-	CHECK_EQ(p[B]->l.session->held.used[LIMIT_LOCK_WAITS] +
-			 p[B]->l.session->held.used[LIMIT_LOCKS],
+	CHECK_EQ(session_on(&p[B]->l, 0)->held.used[LIMIT_LOCK_WAITS] +
+			 session_on(&p[B]->l, 0)->held.used[LIMIT_LOCKS],
 		 0);
 	CHECK_EQ(said(A), 0); /* the waiting owner has the lock, without a fence */
 	CHECK_EQ(lock(B, wish(2, 7, LOCK_EXCLUSIVE, 0)), -EBADF);
@@ -271,7 +272,7 @@ static void liars_get_errors(void)
 	CHECK_EQ(lock(B, a), -EINVAL);
 	for (uint32_t i = 0; i < 3; i++) /* the same lock, in concurrent requests */
 		ask(B, 1 + i, wish(2, 0, LOCK_EXCLUSIVE, LOCK_WAIT));
-	CHECK_EQ(p[B]->l.session->in_service, 1);
+	CHECK_EQ(session_on(&p[B]->l, 0)->in_service, 1);
 	end();
 }
 
@@ -289,12 +290,12 @@ static void unlocks_that_split_are_within_the_limit(void)
 	for (uint64_t i = 1; !r && i <= 2 * MAX_LOCKS; i++)
 		r = lock(A, wish(1, 2 * i, LOCK_NOTHING, 0));
 	CHECK_EQ(r, -ENOLCK);
-	CHECK_EQ(p[A]->l.session->held.used[LIMIT_LOCKS], MAX_LOCKS);
+	CHECK_EQ(session_on(&p[A]->l, 0)->held.used[LIMIT_LOCKS], MAX_LOCKS);
 	CHECK_EQ(lock(A, wish(1, 0, LOCK_SHARED, 0)), -ENOLCK);
 	CHECK_EQ(lock(A, wish(1, 0, LOCK_NOTHING, 0)), 0); /* at the edge of a range, so no split */
 	a.want.kind = LOCK_NOTHING;
 	CHECK_EQ(lock(A, a), 0);
-	CHECK_EQ(p[A]->l.session->held.used[LIMIT_LOCKS], 0);
+	CHECK_EQ(session_on(&p[A]->l, 0)->held.used[LIMIT_LOCKS], 0);
 	end();
 }
 
@@ -311,7 +312,7 @@ static void a_dead_holder_is_fenced_before_the_next_is_served(void)
 
 	begin();
 	ino = file[A].at.ino;
-	dead = p[A]->l.session;
+	dead = session_on(&p[A]->l, 0);
 	CHECK_EQ(write_with(A, &file[A].cap), 0);
 	CHECK_EQ(lock(A, wish(1, 0, LOCK_EXCLUSIVE, 0)), 0);
 	before = p[B]->replies;
@@ -352,7 +353,7 @@ static void a_dead_reader_needs_no_fence(void)
 	begin();
 	c = pipe_new(&w, LINK_CLIENT);
 	pipe_session(&w, c);
-	dead = c->l.session;
+	dead = session_on(&c->l, 0);
 	CHECK_EQ(pipe_open(&w, c, "f", 1, OPEN_READ, &r, &arena), 0);
 	a = wish(9, 0, LOCK_SHARED, 0);
 	CHECK_EQ(pipe_do(&w, c, OP_LOCK, XDR_ANY(xdr_wire_lock_args), &a,
@@ -377,7 +378,7 @@ static void crash(void)
 	uint64_t ids[LINKS];
 
 	for (int i = 0; i < LINKS; i++)
-		ids[i] = p[i]->l.session->id;
+		ids[i] = session_on(&p[i]->l, 0)->id;
 	for (int i = 0; i < LINKS; i++)
 		pipe_free(p[i]);
 	world_settle(&w);
@@ -420,7 +421,7 @@ static void locks_are_claimed_in_the_grace_period_only(void)
 	CHECK(w.srv->in_grace);
 	CHECK_EQ(claim(A, 1, &mine), 0);
 	CHECK_EQ(claim(A, 1, &mine), 0); /* a repeated claim */
-	CHECK_EQ(p[A]->l.session->held.used[LIMIT_LOCKS], 1);
+	CHECK_EQ(session_on(&p[A]->l, 0)->held.used[LIMIT_LOCKS], 1);
 	CHECK_EQ(lock(A, wish(1, 100, LOCK_EXCLUSIVE, 0)), 1); /* new locks must wait */
 	CHECK_EQ(res.pause_ms, 100);
 	CHECK_EQ(lock(A, wish(1, 3, LOCK_NOTHING, 0)), 0); /* unlocks need not */
@@ -538,7 +539,7 @@ static void locks_pass_to_the_next_session_of_the_name(void)
 	CHECK_EQ(lock(A, wish(1, 7, LOCK_NOTHING, 0)), 0);
 	CHECK_EQ(lock(B, wish(2, 7, LOCK_SHARED, 0)), 0);
 	CHECK_EQ(lock(A, wish(1, 9, LOCK_EXCLUSIVE, 0)), 0);
-	CHECK_EQ(p[A]->l.session->held.used[LIMIT_LOCKS], 2);
+	CHECK_EQ(session_on(&p[A]->l, 0)->held.used[LIMIT_LOCKS], 2);
 	go_on("0123456789abcdef", true);
 	world_settle(&w);
 	CHECK_EQ(lock(B, wish(2, 9, LOCK_SHARED, 0)), -EAGAIN);

@@ -412,7 +412,8 @@ static void the_pool_is_shared_and_comes_back(void)
 	for (uint32_t i = 0; i < 20; i++)
 		pipe_call(&w, p, OP_WRITE, i, 1, XDR_ANY(xdr_wire_write_args), &a);
 	world_settle(&w);
-	CHECK_EQ(p->l.session->share.held, WINDOW_BYTES / BUF_UNIT); /* an eighth of 2 MiB */
+	CHECK_EQ(session_on(&p->l, 0)->share.held,
+		 WINDOW_BYTES / BUF_UNIT); /* an eighth of 2 MiB */
 	CHECK(list_empty(&w.srv->pool.waiting)); /* no other request waits */
 	CHECK_EQ(w.srv->in_service, 20);
 	p->mode = PIPE_ANSWER;
@@ -450,7 +451,7 @@ static void reads_from_the_file_have_their_share_too(void)
 	for (uint32_t i = 1; i < 20; i++)
 		pipe_call(&w, p, OP_READ, i, 1, XDR_ANY(xdr_wire_read_args), &a);
 	world_settle(&w);
-	CHECK_EQ(p->l.session->share.held, WINDOW_BYTES / BUF_UNIT);
+	CHECK_EQ(session_on(&p->l, 0)->share.held, WINDOW_BYTES / BUF_UNIT);
 	pipe_call(&w, other, OP_PING, 0, 1, XDR_ANY(xdr_wire_void_args), &none);
 	world_settle(&w);
 	CHECK_EQ(other->replies, 2);
