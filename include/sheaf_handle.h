@@ -59,6 +59,7 @@ SHEAF_API int sheaf_h_layout(struct sheaf *fs, const struct sheaf_cred *c, struc
 #define SHEAF_SET_MTIME_NOW 64
 #define SHEAF_SET_ATIME_READ \
 	128 /* alone: sets atime as a read does; needs only read permission, ctime stays */
+#define SHEAF_SET_SIZE 256 /* of sheaf_h_create() */
 SHEAF_API int sheaf_h_setattr(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle h,
 			      unsigned which, const struct stat *in, struct stat *out);
 /* name NULL: opens `dir` itself. */
@@ -111,11 +112,12 @@ SHEAF_API ssize_t sheaf_copy_range(struct sheaf_file *in, off_t off_in, struct s
 SHEAF_API int sheaf_h_mkdir(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
 			    const char *name, mode_t mode, struct sheaf_handle *out,
 			    struct stat *st);
-/* Creates a regular file, as O_CREAT | O_EXCL, with in->st_mode; which: SHEAF_SET_ATIME and
- * SHEAF_SET_MTIME give it these times of `in`, in the same transaction. */
+/* Creates an inode of the type and mode of in->st_mode, a regular file if it has no type, in one
+ * request, and opens nothing. target: of a symbolic link, else NULL. which: SHEAF_SET_UID, _GID,
+ * _SIZE (of a file), _ATIME and _MTIME give it these attributes of `in` in the same transaction. */
 SHEAF_API int sheaf_h_create(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
-			     const char *name, unsigned which, const struct stat *in,
-			     struct sheaf_handle *out, struct stat *st);
+			     const char *name, const char *target, unsigned which,
+			     const struct stat *in, struct sheaf_handle *out, struct stat *st);
 SHEAF_API int sheaf_h_mknod(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
 			    const char *name, mode_t mode, dev_t dev, struct sheaf_handle *out,
 			    struct stat *st);

@@ -18,8 +18,6 @@ struct open_how {
 	int flags;
 	mode_t mode;
 	const struct sheaf_layout *layout;
-	unsigned which; /* times of a new file, in `in` */
-	const struct stat *in;
 };
 
 static int open_stat(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
@@ -34,11 +32,6 @@ static int open_stat(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_
 	if (!f)
 		return -ENOMEM;
 	op = api_begin(fs, c);
-	if (h->which) {
-		op->new_which = h->which;
-		op->new_atime = ns_of(h->in->st_atim);
-		op->new_mtime = ns_of(h->in->st_mtim);
-	}
 	client_open(op, dir, h->name ? h->name : "", h->flags, h->mode, h->layout);
 	r = (int)api_wait(fs, op);
 	f->fs = fs;
@@ -67,29 +60,6 @@ int sheaf_h_open_stat(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf
 		fs, c, dir,
 		&(struct open_how){ .name = name, .flags = flags, .mode = mode, .layout = layout },
 		out, st, what);
-}
-
-int sheaf_h_create(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
-		   const char *name, unsigned which, const struct stat *in,
-		   struct sheaf_handle *out, struct stat *st)
-{
-	const struct open_how h = { .name = name,
-				    .flags = O_CREAT | O_EXCL | O_RDONLY,
-				    .mode = in->st_mode,
-				    .which = which & (SHEAF_SET_ATIME | SHEAF_SET_MTIME),
-				    .in = in };
-	struct sheaf_file *f;
-	struct stat made;
-	unsigned what;
-	int r = open_stat(fs, c, dir, &h, &f, &made, &what);
-
-	if (r)
-		return r;
-	if (out)
-		*out = sheaf_file_handle(f);
-	if (st)
-		*st = made;
-	return sheaf_close(f);
 }
 
 int sheaf_h_open(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,

@@ -153,13 +153,31 @@ int sheaf_h_mknod(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_han
 		  const char *name, mode_t mode, dev_t dev, struct sheaf_handle *out,
 		  struct stat *st)
 {
-	struct cop *op;
+	if (S_ISDIR(mode) || S_ISLNK(mode))
+		return -EINVAL;
+	return sheaf_h_create(fs, c, dir, name, NULL, 0,
+			      &(struct stat){ .st_mode = mode, .st_rdev = dev }, out, st);
+}
 
-	if (S_ISREG(mode) || !(mode & S_IFMT))
-		return sheaf_h_create(fs, c, dir, name, 0, &(struct stat){ .st_mode = mode }, out,
-				      st);
-	op = begin_change(fs, c);
-	client_mknod(op, dir, name, mode, dev);
+int sheaf_h_create(struct sheaf *fs, const struct sheaf_cred *c, struct sheaf_handle dir,
+		   const char *name, const char *target, unsigned which, const struct stat *in,
+		   struct sheaf_handle *out, struct stat *st)
+{
+	mode_t mode = in->st_mode & S_IFMT ? in->st_mode : in->st_mode | S_IFREG;
+	struct cop *op = begin_change(fs, c);
+
+	op->set = (struct wire_new_attr){ .which = which,
+					  .uid = in->st_uid,
+					  .gid = in->st_gid,
+					  .size = (uint64_t)in->st_size,
+					  .atime = ns_of(in->st_atim),
+					  .mtime = ns_of(in->st_mtim) };
+	if (S_ISDIR(mode))
+		client_mkdir(op, dir, name, mode);
+	else if (S_ISLNK(mode))
+		client_symlink(op, target ? target : "", dir, name);
+	else
+		client_mknod(op, dir, name, mode, S_ISREG(mode) ? 0 : in->st_rdev);
 	return end_made(fs, op, out, st);
 }
 

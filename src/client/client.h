@@ -94,8 +94,7 @@ struct cop {
 	bool refused; /* see cop_refuse() */
 	struct cred_wire cred;
 	uint32_t umask; /* for what the operation creates */
-	unsigned new_which; /* times of what client_open() creates: SHEAF_SET_ATIME, _MTIME */
-	int64_t new_atime, new_mtime; /* ns */
+	struct wire_new_attr set; /* of what client_mkdir() etc. create */
 	struct call call;
 	uint32_t hops; /* referrals followed; client_ask(): the target */
 	uint64_t sent_at; /* when the last request was sent */

@@ -264,10 +264,7 @@ void client_open(struct cop *op, struct sheaf_handle dir, const char *path, int 
 
 	*a = (struct wire_open_args){ .id = ++op->c->next_open,
 				      .mode = mode & 07777,
-				      .umask = op->umask,
-				      .which = op->new_which,
-				      .atime = op->new_atime,
-				      .mtime = op->new_mtime };
+				      .umask = op->umask };
 	a->where = name_place(dir, path,
 			      !(flags & O_NOFOLLOW) &&
 				      (flags & (O_CREAT | O_EXCL)) != (O_CREAT | O_EXCL));

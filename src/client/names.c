@@ -333,17 +333,24 @@ void client_setattr(struct cop *op, struct sheaf_handle h, unsigned which, const
 	inode_start(op, OP_SETATTR, &op->args.SETATTR.h, 0);
 }
 
+/* How many attributes a new inode gets: as an array for the wire. */
+static uint32_t n_set(const struct cop *op)
+{
+	return op->set.which ? 1 : 0;
+}
+
 void client_mkdir(struct cop *op, struct sheaf_handle dir, const char *path, mode_t mode)
 {
-	op->args.MKDIR =
-		(struct wire_mkdir_args){ name_place(dir, path, false), mode & 07777, op->umask };
+	op->args.MKDIR = (struct wire_mkdir_args){ name_place(dir, path, false), mode & 07777,
+						   op->umask, n_set(op), &op->set };
 	name_start(op, OP_MKDIR, &op->args.MKDIR.where, 0);
 }
 
 void client_mknod(struct cop *op, struct sheaf_handle dir, const char *path, mode_t mode, dev_t dev)
 {
-	op->args.MKNOD = (struct wire_mknod_args){ name_place(dir, path, false), mode,
-						   (uint32_t)dev, op->umask };
+	op->args.MKNOD = (struct wire_mknod_args){
+		name_place(dir, path, false), mode, (uint32_t)dev, op->umask, n_set(op), &op->set
+	};
 	name_start(op, OP_MKNOD, &op->args.MKNOD.where, dev > UINT32_MAX ? -EINVAL : 0);
 }
 
@@ -376,8 +383,8 @@ void client_link(struct cop *op, struct sheaf_handle h, struct sheaf_handle dir,
 
 void client_symlink(struct cop *op, const char *target, struct sheaf_handle dir, const char *path)
 {
-	op->args.SYMLINK =
-		(struct wire_symlink_args){ name_place(dir, path, false), wire_text(target) };
+	op->args.SYMLINK = (struct wire_symlink_args){ name_place(dir, path, false),
+						       wire_text(target), n_set(op), &op->set };
 	name_start(op, OP_SYMLINK, &op->args.SYMLINK.where,
 		   op->args.SYMLINK.target.len > LINK_MAX_LEN ? -ENAMETOOLONG : 0);
 }

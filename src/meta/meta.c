@@ -327,8 +327,8 @@ static int refuse_pairs(struct opening *op, MDB_txn *txn)
 
 /* Before schema 6 no row had the ends of objects: every file becomes unsettled, so that its objects
  * are asked. Stored answers had no digest of their request: they are dropped with their sessions,
- * whose clients use an older protocol anyway. Everything else that earlier schemas lack are tables,
- * and fields that are 0 in them. */
+ * whose clients use an older protocol anyway. Before schema 8 records had another form, and so had
+ * prepared parts. Everything else that earlier schemas lack are tables, and fields that are 0. */
 static int schema_upgrade(struct opening *op, MDB_txn *txn)
 {
 	const struct db *d = &op->m->db;
@@ -336,10 +336,8 @@ static int schema_upgrade(struct opening *op, MDB_txn *txn)
 	MDB_val k, v;
 	int rc;
 
-	if (op->old == 6) /* only lacked tables */
-		return 0;
 	rc = refuse_pairs(op, txn);
-	if (rc)
+	if (rc || op->old >= 6)
 		return rc;
 	rc = mdb_drop(txn, d->t[T_SESSION], 0);
 	if (!rc)

@@ -97,6 +97,28 @@ int new_ino_check(struct apply *ap, uint64_t ino)
 	return rc ? rc : EINVAL;
 }
 
+/* The attributes that the caller chose for a new inode. Only root gives it to another user. */
+static int new_attr_set(struct apply *ap, const struct wire_new_attr *a, struct disk_inode *i)
+{
+	const struct cred *c = &ap->cred;
+
+	if (c->uid != 0 && (a->which & SET_UID) && a->uid != i->uid)
+		return EPERM;
+	if (c->uid != 0 && (a->which & SET_GID) && a->gid != i->gid && !cred_in_group(c, a->gid))
+		return EPERM;
+	if (a->which & SET_UID)
+		i->uid = a->uid;
+	if (a->which & SET_GID)
+		i->gid = a->gid;
+	if (a->which & SET_SIZE)
+		i->size = a->size;
+	if (a->which & SET_ATIME)
+		i->atime = a->atime;
+	if (a->which & SET_MTIME)
+		i->mtime = a->mtime;
+	return 0;
+}
+
 int node_new(struct apply *ap, const struct node *dir, uint32_t type, struct node *n)
 {
 	const struct wire_record *r = ap->rec;
@@ -110,8 +132,6 @@ int node_new(struct apply *ap, const struct node *dir, uint32_t type, struct nod
 		if (type == S_IFDIR)
 			mode |= S_ISGID;
 	}
-	if (type != S_IFDIR && ap->cred.uid != 0 && !cred_in_group(&ap->cred, gid))
-		mode &= ~(uint32_t)S_ISGID;
 	memset(n, 0, offsetof(struct node, targets));
 	n->ino = r->new_ino;
 	n->i = (struct disk_inode){
@@ -129,7 +149,11 @@ int node_new(struct apply *ap, const struct node *dir, uint32_t type, struct nod
 		.has = has,
 		.next_cookie = type == S_IFDIR ? COOKIE_FIRST : 0,
 	};
-	return 0;
+	if (r->n_set)
+		rc = new_attr_set(ap, r->set, &n->i);
+	if (type != S_IFDIR && ap->cred.uid != 0 && !cred_in_group(&ap->cred, n->i.gid))
+		n->i.mode &= ~(uint32_t)S_ISGID;
+	return rc;
 }
 
 void node_set_layout(struct node *n, const struct wire_layout_rec *l)
@@ -231,10 +255,6 @@ int apply_create(struct apply *ap)
 		return rc;
 	node_set_layout(&n, &r->layout);
 	n.i.objects_within_size = 1;
-	if (r->which & SET_ATIME)
-		n.i.atime = r->atime;
-	if (r->which & SET_MTIME)
-		n.i.mtime = r->mtime;
 	return put_new(ap, &dir, &n);
 }
 
@@ -283,7 +303,7 @@ int apply_mkdir(struct apply *ap)
 	return put_new(ap, &dir, &n);
 }
 
-/* A device, a pipe or a socket: an inode without data. */
+/* A device, a pipe or a socket: an inode without data. Or a file that nobody opens. */
 int apply_mknod(struct apply *ap)
 {
 	const struct wire_record *r = ap->rec;
@@ -291,13 +311,21 @@ int apply_mknod(struct apply *ap)
 	struct node dir, n;
 	int rc;
 
-	if (type != S_IFCHR && type != S_IFBLK && type != S_IFIFO && type != S_IFSOCK)
+	if (type != S_IFCHR && type != S_IFBLK && type != S_IFIFO && type != S_IFSOCK &&
+	    type != S_IFREG)
 		return EINVAL;
 	if ((type == S_IFCHR || type == S_IFBLK) && ap->cred.uid != 0)
 		return EPERM;
 	rc = get_new(ap, type, &dir, &n);
-	n.i.rdev = r->which;
-	return rc ? rc : put_new(ap, &dir, &n);
+	if (rc)
+		return rc;
+	if (type == S_IFREG) {
+		node_set_layout(&n, &r->layout);
+		n.i.objects_within_size = 1;
+	} else {
+		n.i.rdev = r->which;
+	}
+	return put_new(ap, &dir, &n);
 }
 
 /* ---- symlink, link ---- */

@@ -13,7 +13,7 @@
 
 #include "meta/meta.h"
 
-#define SCHEMA_VERSION 7
+#define SCHEMA_VERSION 8
 #define SCHEMA_OLDEST 1 /* upgraded when it is opened (schema_upgrade) */
 #define SCHEMA_MAGIC "SHEAFMD" /* 8 bytes with its NUL */
 

@@ -47,32 +47,38 @@ static mode_t mode_of(const struct wire_new_attr3 *a, mode_t otherwise)
 	return a->mode ? *a->mode & 07777 : otherwise;
 }
 
-/* What a new inode gets besides its mode and what it has already (SHEAF_SET_ATIME, _MTIME). The
- * directory's state is remembered first. */
-static int finish(struct nfs_call *c, struct making *m, const struct wire_new_attr3 *a,
-		  unsigned has)
+/* Only root chooses an owner, and others one of their groups: a client sends those of its root also
+ * when that is squashed here. Other ones are ignored, as by the NFS server of Linux. */
+static unsigned owner_of(const struct nfs_call *c, const struct stat *in)
 {
-	struct wire_new_attr3 rest = *a;
-	struct stat unused;
+	bool is_member = in->st_gid == c->gid;
 
-	rest.mode = NULL;
-	if (rest.size && *rest.size == 0)
-		rest.size = NULL;
-	if (rest.uid && *rest.uid == m->st.st_uid)
-		rest.uid = NULL;
-	if (rest.gid && *rest.gid == m->st.st_gid)
-		rest.gid = NULL;
-	if (has & SHEAF_SET_ATIME)
-		rest.atime.how = TIME3_KEEP;
-	if (has & SHEAF_SET_MTIME)
-		rest.mtime.how = TIME3_KEEP;
-	return rest.size || set3_of(&rest, &unused) ? set3_apply(c, &m->made, &rest, &m->st) : 0;
+	if (c->uid == 0)
+		return SHEAF_SET_UID | SHEAF_SET_GID;
+	for (uint32_t i = 0; i < c->n_gids && !is_member; i++)
+		is_member = in->st_gid == c->gids[i];
+	return is_member ? SHEAF_SET_GID : 0;
 }
 
-/* A regular file, with its mode and the times that a client sets. */
-static int make_file(struct nfs_call *c, struct making *m, unsigned which, const struct stat *in)
+/* Makes an inode of this type, with all attributes that the client chose, in one transaction. Times
+ * of the server are those that it has anyway. */
+static int make(struct nfs_call *c, struct making *m, mode_t type, const struct wire_new_attr3 *a,
+		dev_t dev, const char *target)
 {
-	return sheaf_h_create(c->fs, &c->cred, m->dir, m->name, which, in, &m->made, &m->st);
+	struct stat in;
+	unsigned which = set3_of(a, &in);
+
+	which &= owner_of(c, &in) | SHEAF_SET_ATIME | SHEAF_SET_MTIME;
+	in.st_mode = type | mode_of(a, S_ISDIR(type) ? 0755 : 0644);
+	in.st_rdev = dev;
+	if (S_ISREG(type) && a->size) {
+		if (*a->size > INT64_MAX)
+			return -EFBIG;
+		which |= SHEAF_SET_SIZE;
+		in.st_size = (off_t)*a->size;
+	}
+	return sheaf_h_create(c->fs, &c->cred, m->dir, m->name, target, which, &in, &m->made,
+			      &m->st);
 }
 
 /* ---- CREATE ---- */
@@ -91,30 +97,32 @@ static int take_existing(struct nfs_call *c, struct making *m, const struct wire
 }
 
 /* Times hold 31 bits of each half of the verifier for certain. */
-static void times_of(const uint8_t verifier[8], struct stat *st)
+static struct wire_new_time3 time_of(const uint8_t half[4])
 {
-	uint32_t half[2];
+	uint32_t n;
 
-	memcpy(half, verifier, sizeof(half));
-	st->st_atim = (struct timespec){ half[0] & 0x7fffffff, 0 };
-	st->st_mtim = (struct timespec){ half[1] & 0x7fffffff, 0 };
+	memcpy(&n, half, sizeof(n));
+	return (struct wire_new_time3){ .how = TIME3_CLIENT, .time = { n & 0x7fffffff, 0 } };
+}
+
+static bool is_time(const struct timespec *t, const struct wire_new_time3 *of)
+{
+	return t->tv_sec == (time_t)of->time.seconds && !t->tv_nsec;
 }
 
 static int make_exclusive(struct nfs_call *c, struct making *m, const uint8_t verifier[8])
 {
-	struct stat times = { 0 };
-	int r;
+	const struct wire_new_attr3 times = { .atime = time_of(verifier),
+					      .mtime = time_of(verifier + 4) };
+	int r = make(c, m, S_IFREG, &times, 0, NULL);
 
-	times_of(verifier, &times);
-	r = make_file(c, m, SHEAF_SET_ATIME | SHEAF_SET_MTIME, &times);
 	if (r != -EEXIST)
 		return r;
 	r = sheaf_h_lookup(c->fs, &c->cred, m->dir, m->name, &m->made, &m->st);
 	if (r)
 		return r;
-	return S_ISREG(m->st.st_mode) && m->st.st_atim.tv_sec == times.st_atim.tv_sec &&
-			       m->st.st_mtim.tv_sec == times.st_mtim.tv_sec &&
-			       !m->st.st_atim.tv_nsec && !m->st.st_mtim.tv_nsec ?
+	return S_ISREG(m->st.st_mode) && is_time(&m->st.st_atim, &times.atime) &&
+			       is_time(&m->st.st_mtim, &times.mtime) ?
 		       0 :
 		       -EEXIST;
 }
@@ -124,20 +132,14 @@ void nfs3_create(struct nfs_call *c)
 	const struct wire_create3_args *a = c->args;
 	const struct wire_new_attr3 *new = &a->how.unchecked; /* of both ways that have them */
 	struct making m;
-	struct stat in;
-	unsigned which;
 	int r = 0;
 
 	begin(c, &a->where, &m);
 	if (m.status == NFS3_OK && a->how.mode == CREATE3_EXCLUSIVE) {
 		r = make_exclusive(c, &m, a->how.verifier);
 	} else if (m.status == NFS3_OK) {
-		which = set3_of(new, &in);
-		in.st_mode = mode_of(new, 0644);
-		r = make_file(c, &m, which, &in);
-		if (!r)
-			r = finish(c, &m, new, which);
-		else if (r == -EEXIST && a->how.mode == CREATE3_UNCHECKED)
+		r = make(c, &m, S_IFREG, new, 0, NULL);
+		if (r == -EEXIST && a->how.mode == CREATE3_UNCHECKED)
 			r = take_existing(c, &m, new);
 	}
 	end(c, &m, r);
@@ -153,10 +155,7 @@ void nfs3_mkdir(struct nfs_call *c)
 
 	begin(c, &a->where, &m);
 	if (m.status == NFS3_OK)
-		r = sheaf_h_mkdir(c->fs, &c->cred, m.dir, m.name, mode_of(&a->attributes, 0755),
-				  &m.made, &m.st);
-	if (m.status == NFS3_OK && !r)
-		r = finish(c, &m, &a->attributes, 0);
+		r = make(c, &m, S_IFDIR, &a->attributes, 0, NULL);
 	end(c, &m, r);
 }
 
@@ -172,7 +171,7 @@ void nfs3_symlink(struct nfs_call *c)
 		m.status = NFS3_EINVAL;
 	if (m.status == NFS3_OK && !r) {
 		memcpy(target, a->target.p, a->target.len);
-		r = sheaf_h_symlink(c->fs, &c->cred, target, m.dir, m.name, &m.made, &m.st);
+		r = make(c, &m, S_IFLNK, &a->attributes, 0, target);
 	}
 	end(c, &m, r);
 }
@@ -196,9 +195,6 @@ void nfs3_mknod(struct nfs_call *c)
 	if (m.status == NFS3_OK && (a->what.type >= ARRAY_LEN(types) || !types[a->what.type]))
 		m.status = NFS3_EBADTYPE;
 	if (m.status == NFS3_OK)
-		r = sheaf_h_mknod(c->fs, &c->cred, m.dir, m.name,
-				  types[a->what.type] | mode_of(new, 0644), dev, &m.made, &m.st);
-	if (m.status == NFS3_OK && !r)
-		r = finish(c, &m, new, 0);
+		r = make(c, &m, types[a->what.type], new, dev, NULL);
 	end(c, &m, r);
 }

@@ -247,12 +247,30 @@ static int choose_server(struct sreq *s, uint32_t *target)
 	return e;
 }
 
+/* Attributes of a new inode of this type. */
+static int new_attr(struct sreq *s, uint32_t n, struct wire_new_attr *set, uint32_t type)
+{
+	uint32_t may = SET_UID | SET_GID | SET_ATIME | SET_MTIME;
+
+	if (type == S_IFREG)
+		may |= SET_SIZE;
+	if (n && (set->which & ~may))
+		return -EINVAL;
+	if (n && (set->which & SET_SIZE) && set->size > INT64_MAX)
+		return -EFBIG;
+	s->change.rec.n_set = n;
+	s->change.rec.set = set;
+	return 0;
+}
+
 int prepare_mkdir(struct sreq *s)
 {
 	struct wire_mkdir_args *a = s->args;
 	struct pair_state *st = s->op;
 	int e = prepare_at(s, REC_MKDIR, &a->where);
 
+	if (!e)
+		e = new_attr(s, a->n_set, a->set, S_IFDIR);
 	if (!e)
 		e = choose_server(s, &st->place);
 	if (e)
@@ -268,13 +286,18 @@ int prepare_mkdir(struct sreq *s)
 int prepare_mknod(struct sreq *s)
 {
 	struct wire_mknod_args *a = s->args;
+	struct wire_record *r = &s->change.rec;
 	int e = prepare_at(s, REC_MKNOD, &a->where);
 
-	s->change.rec.mode = a->mode;
-	s->change.rec.owner = a->umask;
-	s->change.rec.which = a->rdev;
-	s->change.rec.new_ino = meta_new_ino(s->srv->meta);
-	return e;
+	if (!e)
+		e = new_attr(s, a->n_set, a->set, a->mode & S_IFMT);
+	if (e)
+		return e;
+	r->mode = a->mode;
+	r->owner = a->umask;
+	r->which = a->rdev;
+	r->new_ino = meta_new_ino(s->srv->meta);
+	return S_ISREG(a->mode) ? layout_choose(s, r->new_ino, 0, 0, &r->layout) : 0;
 }
 
 int prepare_symlink(struct sreq *s)
@@ -282,6 +305,8 @@ int prepare_symlink(struct sreq *s)
 	struct wire_symlink_args *a = s->args;
 	int e = prepare_at(s, REC_SYMLINK, &a->where);
 
+	if (!e)
+		e = new_attr(s, a->n_set, a->set, S_IFLNK);
 	s->change.rec.data = a->target;
 	s->change.rec.new_ino = meta_new_ino(s->srv->meta);
 	return e;

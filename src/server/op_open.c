@@ -32,9 +32,9 @@ static int lock_inode(struct sreq *s, const struct wire_handle *h)
 	return inode_lock_handle(s->srv, h, &st->t.lock, &s->q);
 }
 
-static int choose_layout(struct sreq *s, uint64_t ino, struct wire_layout_rec *l)
+int layout_choose(struct sreq *s, uint64_t ino, uint32_t unit, uint32_t width,
+		  struct wire_layout_rec *l)
 {
-	const struct wire_open_args *a = s->args;
 	const struct wire_map_res *map = &s->srv->map;
 	uint32_t data[TARGETS_MAX], n = 0;
 
@@ -42,11 +42,11 @@ static int choose_layout(struct sreq *s, uint64_t ino, struct wire_layout_rec *l
 		if (map->targets[i].roles & ROLE_DATA)
 			data[n++] = map->targets[i].id;
 	*l = (struct wire_layout_rec){ .version = 1,
-				       .unit = a->unit ? a->unit : map->stripe_unit,
+				       .unit = unit ? unit : map->stripe_unit,
 				       .obj_gen = 1 };
 	if (l->unit % 4096 || l->unit > 1024 * MIB)
 		return -EINVAL;
-	l->n_targets = a->width ? a->width : map->width ? map->width : n;
+	l->n_targets = width ? width : map->width ? map->width : n;
 	l->n_targets = MIN(l->n_targets, n);
 	l->targets = arena_alloc(&s->arena, l->n_targets * sizeof(uint32_t));
 	if (!l->targets)
@@ -69,11 +69,8 @@ static int create(struct sreq *s)
 	r->mode = a->mode & 07777;
 	r->owner = a->umask;
 	r->new_ino = h.ino;
-	r->which = a->which & (SET_ATIME | SET_MTIME);
-	r->atime = a->atime;
-	r->mtime = a->mtime;
 	r->flags = (a->flags & OPEN_EXCL ? REC_EXCL : 0) | (a->flags & OPEN_WRITE ? REC_WRITER : 0);
-	e = choose_layout(s, h.ino, &r->layout);
+	e = layout_choose(s, h.ino, a->unit, a->width, &r->layout);
 	if (!e)
 		e = lock_inode(s, &h);
 	if (e)

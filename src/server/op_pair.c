@@ -158,6 +158,8 @@ int split_mkdir(struct sreq *s, struct split *x)
 	made->dir = r->dir;
 	made->mode = r->mode;
 	made->owner = r->owner;
+	made->n_set = r->n_set;
+	made->set = r->set;
 	made->which = dir.attr.mode;
 	made->group = dir.attr.gid;
 	made->data = dir.default_acl;

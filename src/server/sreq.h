@@ -120,6 +120,11 @@ bool sreq_charge_spare(struct sreq *s, uint64_t bytes); /* optional memory */
 bool sreq_may_grow(struct arena *a, size_t bytes); /* callback of sreq.arena */
 void sreq_release(struct sreq *s); /* gives back its reservation and its charges */
 
+/* ---- op_open.c ---- */
+/* Of a new file; unit and width 0: the defaults of the map. 0 or -errno. */
+int layout_choose(struct sreq *s, uint64_t ino, uint32_t unit, uint32_t width,
+		  struct wire_layout_rec *l);
+
 /* ---- op_names.c ---- */
 /* Fills s->referral on -EREMOTE. leaf NULL: *at is the last component itself. */
 int walk_place(struct sreq *s, const struct wire_place *p, struct meta_leaf *leaf,

@@ -78,7 +78,7 @@ static void fresh_link(int i, uint32_t role)
 
 static void start(void)
 {
-	struct wire_mkdir_args mk = { pipe_place("d"), 0755, 0 };
+	struct wire_mkdir_args mk = { .where = pipe_place("d"), .mode = 0755 };
 	struct wire_symlink_args ln;
 	struct wire_setxattr_args xa;
 	struct wire_made_res made;
@@ -104,7 +104,8 @@ static void start(void)
 			 0);
 		files[i] = (struct wire_handle){ r.at.ino, r.at.gen };
 	}
-	ln = (struct wire_symlink_args){ pipe_place("d/link"), wire_text("../d") };
+	ln = (struct wire_symlink_args){ .where = pipe_place("d/link"),
+					 .target = wire_text("../d") };
 	CHECK_EQ(pipe_do(&w, links[0], OP_SYMLINK, XDR_ANY(xdr_wire_symlink_args), &ln,
 			 XDR_ANY(xdr_wire_made_res), &made, NULL),
 		 0);
@@ -482,13 +483,14 @@ static void write_corpus(void)
 	struct wire_close_args close_ = { files[1], 2, wrote };
 	struct wire_record_args record = { files[1], wrote };
 	struct wire_cap_args cap_ = { files[1], 3 };
-	struct wire_mkdir_args mkdir_ = { fresh, 0755, 022 };
+	struct wire_new_attr set = { .which = SET_UID | SET_MTIME, .uid = 7, .mtime = 8 };
+	struct wire_mkdir_args mkdir_ = { fresh, 0755, 022, 1, &set };
 	struct wire_unlink_args unlink_ = { root };
 	struct wire_readdir_args readdir_ = { { META_ROOT_INO, META_ROOT_GEN }, 0, 100, true };
 	struct wire_rename_args rename_ = { root, fresh, 0 };
 	struct wire_truncate_args truncate_ = { files[1], 1000, 12 };
 	struct wire_link_args link_ = { files[1], fresh };
-	struct wire_symlink_args symlink_ = { fresh, wire_text("../d/f1") };
+	struct wire_symlink_args symlink_ = { fresh, wire_text("../d/f1"), 1, &set };
 	struct wire_readlink_args readlink_ = { pipe_place("d/link") };
 	struct wire_lookup_args through = {
 		{ { META_ROOT_INO, META_ROOT_GEN }, wire_text("d/link/f2"), true }
@@ -511,7 +513,8 @@ static void write_corpus(void)
 	struct wire_appended_args appended = { files[1], 12, 5 };
 	struct wire_durable_args fsync_ = { files[1], false }, durable = { files[1], true };
 	struct wire_kept_args kept = { true };
-	struct wire_mknod_args mknod_ = { fresh, S_IFIFO, 0, 022 };
+	struct wire_mknod_args mknod_ = { fresh, S_IFIFO, 0, 022, 0, NULL };
+	struct wire_mknod_args create = { fresh, S_IFREG | 0644, 0, 022, 1, &set };
 	struct wire_prepare_args prepare = { 77, 0, 0, { 0, NULL } };
 	struct wire_finish_args finish = { 77, true };
 	struct wire_outcome_args outcome = { 77 };
@@ -617,6 +620,7 @@ static void write_corpus(void)
 		{ "fsync", OP_FSYNC, &fsync_, 0 },
 		{ "durable", OP_DURABLE, &durable, G_SERVER },
 		{ "mknod", OP_MKNOD, &mknod_, 0 },
+		{ "create", OP_MKNOD, &create, 0 },
 		{ "prepare", OP_PREPARE, &prepare, G_SERVER },
 		{ "finish", OP_FINISH, &finish, G_SERVER },
 		{ "outcome", OP_OUTCOME, &outcome, G_SERVER },

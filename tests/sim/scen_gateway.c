@@ -3,7 +3,8 @@
  * that was not answered.
  *
  * Each call succeeds, since it is executed once: a name that is made did not exist, a name that is
- * removed or renamed did. A lock of an NFS client keeps all others out until it is given back. */
+ * removed or renamed did. What is made has the owner and the time that the call gave it. A lock of
+ * an NFS client keeps all others out until it is given back. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -107,10 +108,14 @@ static void send_call(struct caller *a)
 {
 	struct cop *c = a->now.c = call_of(a, true);
 
+	if (a->kind == MAKE)
+		c->set = (struct wire_new_attr){ .which = SET_UID | SET_MTIME,
+						 .uid = (uint32_t)a->number,
+						 .mtime = (int64_t)a->number };
 	if (a->kind == MAKE && a->from == DIRECTORY)
 		client_mkdir(c, scene_root, a->path, 0755);
 	else if (a->kind == MAKE)
-		client_open(c, scene_root, a->path, O_CREAT | O_EXCL | O_RDONLY, 0644, NULL);
+		client_mknod(c, scene_root, a->path, S_IFREG | 0644, 0);
 	else if (a->kind == MOVE)
 		client_rename(c, scene_root, a->path, scene_root, a->path2, 0);
 	else if (a->from == DIRECTORY)
@@ -122,24 +127,25 @@ static void send_call(struct caller *a)
 /* The answer has come. */
 static void answered(struct caller *a)
 {
-	struct cop *c = a->now.c, *close;
-	struct cfile *made = a->kind == MAKE && a->from != DIRECTORY ? c->file : NULL;
+	struct cop *c = a->now.c;
+	const struct wire_attr *made = &c->res.made.at;
 
 	scene_check(a->s->w, c->result == 0, "call %llu (%d of %s): %d",
 		    (unsigned long long)a->number, a->kind, a->path, (int)c->result);
 	if (c->result == 0)
 		a->there[a->from] = a->kind == MAKE;
+	if (c->result == 0 && a->kind == MAKE)
+		scene_check(a->s->w,
+			    made->uid == a->number && made->mtime == (int64_t)a->number &&
+				    !made->unsettled,
+			    "%s has uid %u, mtime %lld", a->path, made->uid,
+			    (long long)made->mtime);
 	if (c->result == 0 && a->kind == MOVE)
 		a->there[a->to] = true;
 	cop_free(c);
 	a->now.c = NULL;
 	a->number = 0;
 	a->left--;
-	if (!made)
-		return;
-	close = call_of(a, false);
-	client_close(close, made);
-	scene_end(a->s->w, close);
 }
 
 /* One step of all callers; true: those of this phase are done. */
@@ -271,12 +277,6 @@ static void drop(struct world *w, struct hold *h)
 
 	if (!h->fork || w->failed)
 		return;
-	if (h->c && !h->c->result && h->c->file) {
-		c = cop_new(h->fork, &(struct sheaf_cred){ 0 });
-		c->done = polled;
-		client_close(c, h->c->file);
-		scene_end(w, c);
-	}
 	if (h->c)
 		cop_free(h->c);
 	if (h->file) {

@@ -70,7 +70,8 @@ static void up_as(struct raw *r, const char *key, uint32_t uid, uint32_t gid)
 static int mkdir_status(struct raw *r, const char *name, uint32_t seq, struct wire_made_res *res)
 {
 	struct sheaf_handle root = sheaf_root(fs);
-	struct wire_mkdir_args a = { { { root.ino, root.gen }, wire_text(name), false }, 0755, 0 };
+	struct wire_mkdir_args a = { .where = { { root.ino, root.gen }, wire_text(name), false },
+				     .mode = 0755 };
 
 	return raw_call(r, OP_MKDIR, 0, seq, XDR_ANY(xdr_wire_mkdir_args), &a,
 			XDR_ANY(xdr_wire_made_res), res);

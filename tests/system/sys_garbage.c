@@ -289,7 +289,8 @@ static void *mkdir_args(const char *path)
 	static struct wire_mkdir_args a;
 	struct sheaf_handle root = sheaf_root(fs);
 
-	a = (struct wire_mkdir_args){ { { root.ino, root.gen }, wire_text(path), false }, 0755, 0 };
+	a = (struct wire_mkdir_args){ .where = { { root.ino, root.gen }, wire_text(path), false },
+				      .mode = 0755 };
 	return &a;
 }
 

@@ -494,6 +494,63 @@ static void a_change_tells_what_its_directories_have(void)
 	CHECK_EQ(sheaf_h_dir_after(after), 0);
 }
 
+static uint64_t requests(void)
+{
+	uint64_t sum = 0;
+
+	for (int i = 0; i < sheaf_server_count(fs); i++)
+		sum += server_status(fs, i).requests;
+	return sum;
+}
+
+/* Also where the directory is on another server than its name. */
+static void new_inodes_get_their_attributes_in_one_request(void)
+{
+	static const mode_t types[] = { S_IFREG, S_IFDIR, S_IFLNK, S_IFIFO };
+	struct stat in = { .st_uid = 7, .st_gid = 8, .st_atim = { 3, 4 }, .st_mtim = { 5, 6 } }, st;
+	unsigned which = SHEAF_SET_UID | SHEAF_SET_GID | SHEAF_SET_ATIME | SHEAF_SET_MTIME;
+	struct sheaf_handle made, found;
+	uint64_t before = requests();
+	char name[32];
+
+	for (unsigned i = 0; i < 40; i++) {
+		mode_t type = types[i % 4];
+
+		in.st_mode = type | 0640;
+		in.st_size = S_ISREG(type) ? 1234 : 0;
+		snprintf(name, sizeof(name), "whole-%u", i);
+		CHECK_EQ(sheaf_h_create(fs, NULL, sheaf_root(fs), name, "target",
+					which | (S_ISREG(type) ? SHEAF_SET_SIZE : 0), &in, &made,
+					&st),
+			 0);
+		CHECK((st.st_mode & S_IFMT) == type && st.st_uid == 7 && st.st_gid == 8);
+		CHECK(st.st_atim.tv_sec == 3 && st.st_mtim.tv_nsec == 6);
+		CHECK(!S_ISREG(type) || st.st_size == 1234);
+	}
+	CHECK(requests() - before < 40 + 30); /* leases are renewed, servers ask each other */
+	for (unsigned i = 0; i < 40; i++) {
+		snprintf(name, sizeof(name), "whole-%u", i);
+		CHECK_EQ(sheaf_h_lookup(fs, NULL, sheaf_root(fs), name, &found, &st), 0);
+		CHECK(st.st_uid == 7 && st.st_gid == 8 && st.st_mtim.tv_sec == 5);
+	}
+	CHECK_EQ(sheaf_h_create(fs, NULL, sheaf_root(fs), "odd", NULL, SHEAF_SET_MODE, &in, NULL,
+				NULL),
+		 -EINVAL);
+	in.st_mode = S_IFDIR | 0755;
+	CHECK_EQ(sheaf_h_create(fs, NULL, sheaf_root(fs), "odd", NULL, SHEAF_SET_SIZE, &in, NULL,
+				NULL),
+		 -EINVAL);
+	in.st_mode = S_IFLNK;
+	CHECK_EQ(sheaf_h_create(fs, NULL, sheaf_root(fs), "odd", NULL, 0, &in, NULL, NULL),
+		 -ENOENT);
+	in.st_mode = S_IFREG;
+	in.st_size = -1;
+	CHECK_EQ(sheaf_h_create(fs, NULL, sheaf_root(fs), "odd", NULL, SHEAF_SET_SIZE, &in, NULL,
+				NULL),
+		 -EFBIG);
+	CHECK_EQ(sheaf_h_lookup(fs, NULL, sheaf_root(fs), "odd", &found, &st), -ENOENT);
+}
+
 static void statfs_counts_a_disk_once(void)
 {
 	struct statvfs st;
@@ -555,6 +612,7 @@ static const struct test both[] = {
 	TEST(attributes_have_limits),
 	TEST(attributes_follow_permissions),
 	TEST(a_change_tells_what_its_directories_have),
+	TEST(new_inodes_get_their_attributes_in_one_request),
 	TEST(statfs_counts_a_disk_once),
 };
 

@@ -303,6 +303,49 @@ static void special_files_are_made(void)
 	CHECK_EQ(r.status, NFS3_EBADTYPE);
 }
 
+/* Owner, group, size and times are there from the beginning. */
+static void new_files_get_their_attributes_at_once(void)
+{
+	uint32_t mode = 04750, uid = 1000, gid = 77;
+	uint64_t size = 12345;
+	struct wire_new_attr3 set = { .mode = &mode,
+				      .uid = &uid,
+				      .gid = &gid,
+				      .size = &size,
+				      .atime = { .how = TIME3_CLIENT, .time = { 1000, 5 } },
+				      .mtime = { .how = TIME3_CLIENT, .time = { 2000, 6 } } };
+	struct wire_create3_args a = { .where = { nfs_bytes(&top), wire_text("whole") } };
+	struct wire_mkdir3_args d = { { nfs_bytes(&top), wire_text("whole_dir") }, set };
+	struct wire_symlink3_args l = { { nfs_bytes(&top), wire_text("whole_link") },
+					set,
+					wire_text("whole") };
+	struct wire_create3_res r;
+	struct nfs_handle h;
+	struct wire_attr3 at;
+	uint32_t n = 100;
+	bool eof;
+
+	a.how.mode = CREATE3_GUARDED;
+	a.how.guarded = set;
+	NFS3(&root, NFS3_CREATE, create3_args, &a, create3_res, &r);
+	CHECK_EQ(r.status, NFS3_OK);
+	CHECK(r.created.attributes && r.created.attributes->size == size);
+	CHECK_EQ(nfs_lookup(&root, &top, "whole", &h), NFS3_OK);
+	CHECK_EQ(nfs_getattr(&root, &h, &at), NFS3_OK);
+	CHECK(at.mode == 04750 && at.uid == 1000 && at.gid == 77 && at.size == size);
+	CHECK(at.atime.seconds == 1000 && at.mtime.seconds == 2000 && at.mtime.nanoseconds == 6);
+	CHECK_EQ(nfs_read(&root, &h, size - 10, back, &n, &eof), NFS3_OK);
+	CHECK(n == 10 && eof && !back[0] && !back[9]);
+	NFS3(&root, NFS3_MKDIR, mkdir3_args, &d, create3_res, &r);
+	CHECK_EQ(r.status, NFS3_OK);
+	CHECK(r.created.attributes && r.created.attributes->uid == 1000 &&
+	      r.created.attributes->mtime.seconds == 2000);
+	NFS3(&root, NFS3_SYMLINK, symlink3_args, &l, create3_res, &r);
+	CHECK_EQ(r.status, NFS3_OK);
+	CHECK(r.created.attributes && r.created.attributes->gid == 77 &&
+	      r.created.attributes->atime.seconds == 1000);
+}
+
 static uint32_t lookup_bytes(const char *name, uint32_t len)
 {
 	struct wire_lookup3_args a = { { nfs_bytes(&top), { len, (const uint8_t *)name } } };
@@ -489,6 +532,36 @@ static void users_are_squashed(void)
 	CHECK_EQ(nfs_write(&root, &h, 0, "evil", 4, STABLE3_FILE, NULL), NFS3_EROFS);
 	CHECK_EQ(nfs_create(&root, &ro, "new", CREATE3_GUARDED, 0600, &h), NFS3_EROFS);
 	CHECK_EQ(nfs_remove(&root, &ro, "of_user"), NFS3_EROFS);
+}
+
+/* Those that the caller may not choose are ignored. */
+static void owners_of_new_files_are_squashed(void)
+{
+	uint32_t mode = 0600, uid = 0, gid = 0;
+	const struct wire_new_attr3 set = { .mode = &mode, .uid = &uid, .gid = &gid };
+	struct nfs_handle home;
+	struct wire_create3_args a = { .where.name = wire_text("chosen") };
+	struct wire_mkdir3_args d = { { .name = wire_text("chosen_dir") }, set };
+	struct wire_create3_res r;
+
+	CHECK_EQ(nfs_mount(&root, "/home", &home), MOUNT_OK);
+	a.how.mode = CREATE3_GUARDED;
+	a.how.guarded = set;
+	a.where.dir = d.where.dir = nfs_bytes(&home);
+	NFS3(&root, NFS3_CREATE, create3_args, &a, create3_res, &r);
+	CHECK_EQ(r.status, NFS3_OK);
+	CHECK(r.created.attributes && r.created.attributes->uid == 65534 &&
+	      r.created.attributes->gid == 65534);
+	NFS3(&root, NFS3_MKDIR, mkdir3_args, &d, create3_res, &r);
+	CHECK_EQ(r.status, NFS3_OK);
+	CHECK(r.created.attributes && r.created.attributes->uid == 65534 &&
+	      r.created.attributes->gid == 65534);
+	a.where.name = wire_text("users");
+	uid = 1001;
+	NFS3(&user, NFS3_CREATE, create3_args, &a, create3_res, &r);
+	CHECK_EQ(r.status, NFS3_OK);
+	CHECK(r.created.attributes && r.created.attributes->uid == 1000 &&
+	      r.created.attributes->gid == user.gid);
 }
 
 static void access_is_told(void)
@@ -900,9 +973,10 @@ SYS_MAIN(NULL, begin, end, TEST(paths_of_exports_are_mounted), TEST(exports_are_
 	 TEST(offsets_beyond_the_largest_file_are_refused),
 	 TEST(an_owner_writes_what_its_mode_forbids), TEST(names_are_made_and_removed),
 	 TEST(changes_tell_the_state_before), TEST(special_files_are_made),
-	 TEST(bad_names_are_refused), TEST(an_exclusive_create_can_be_repeated),
-	 TEST(a_guard_protects_attributes), TEST(who_may_write_may_truncate),
-	 TEST(listings_are_complete), TEST(users_are_squashed), TEST(access_is_told),
+	 TEST(new_files_get_their_attributes_at_once), TEST(bad_names_are_refused),
+	 TEST(an_exclusive_create_can_be_repeated), TEST(a_guard_protects_attributes),
+	 TEST(who_may_write_may_truncate), TEST(listings_are_complete), TEST(users_are_squashed),
+	 TEST(owners_of_new_files_are_squashed), TEST(access_is_told),
 	 TEST(access_control_lists_are_honoured), TEST(the_file_system_describes_itself),
 	 TEST(a_removed_export_makes_handles_stale), TEST(forged_handles_are_refused),
 	 TEST(unknown_calls_are_answered), TEST(records_come_in_any_pieces),

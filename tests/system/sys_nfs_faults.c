@@ -199,6 +199,70 @@ static void another_gateway_gives_the_first_answer(void)
 	cluster_stop(&s.c);
 }
 
+static int encode_empty(struct nfs_client *n, const char *name)
+{
+	static uint64_t size;
+	struct wire_create3_args a = { .where = { nfs_bytes(&dir), wire_text(name) },
+				       .how.mode = CREATE3_UNCHECKED };
+
+	a.how.unchecked.size = &size;
+	nfs_encode(n, NFS3_PROGRAM, NFS3_VERSION, NFS3_CREATE, XDR_ANY(xdr_wire_create3_args), &a);
+	return 0;
+}
+
+/* The size that the reply to a CREATE has. */
+static uint64_t made_size(struct nfs_client *n)
+{
+	struct wire_create3_res r;
+
+	CHECK(nfs_receive(n));
+	CHECK_EQ(nfs_decode(n, XDR_ANY(xdr_wire_create3_res), &r, NULL), RPC_SUCCESS);
+	CHECK_EQ(r.status, NFS3_OK);
+	CHECK(r.created.attributes && r.created.object);
+	return r.created.attributes->size;
+}
+
+/* A CREATE that empties an existing file makes two changes at the servers, each with an answer of
+ * its own. Repeated at another gateway it has the new size, and cuts nothing written since. */
+static void a_repeated_create_empties_a_file_once(void)
+{
+	struct nfs_client other;
+	struct nfs_handle h;
+	struct served s;
+	uint32_t port, n;
+	uint8_t b[8];
+	pid_t second;
+
+	serve_new(&s, 1);
+	port = free_ports(1);
+	second = nfs_gateway_start(&s.c, port);
+	nfs_dial(&other, port, 0);
+	dir = s.top;
+	CHECK_EQ(nfs_create(&s.n, &s.top, "full", CREATE3_GUARDED, 0600, &h), NFS3_OK);
+	for (int i = 0; i < 5; i++) {
+		CHECK_EQ(nfs_write(&s.n, &h, 0, "content", 7, STABLE3_FILE, NULL), NFS3_OK);
+		encode_empty(&s.n, "full");
+		nfs_send(&s.n);
+		CHECK_EQ(made_size(&s.n), 0);
+		other.xid = s.n.xid - 1;
+		if (i % 2) /* the call comes late */
+			CHECK_EQ(nfs_write(&s.n, &h, 0, "new", 3, STABLE3_FILE, NULL), NFS3_OK);
+		encode_empty(&other, "full");
+		nfs_send(&other);
+		CHECK_EQ(made_size(&other), i % 2 ? 3 : 0);
+		if (i % 2 == 0)
+			CHECK_EQ(nfs_write(&s.n, &h, 0, "new", 3, STABLE3_FILE, NULL), NFS3_OK);
+		n = sizeof(b);
+		CHECK_EQ(nfs_read(&other, &h, 0, b, &n, NULL), NFS3_OK);
+		CHECK(n == 3 && memcmp(b, "new", 3) == 0);
+	}
+	nfs_hang_up(&other);
+	kill(second, SIGTERM);
+	CHECK_EQ(process_wait(second), 0);
+	serve_no_more(&s);
+	cluster_stop(&s.c);
+}
+
 /* ---- full disks ---- */
 
 /* Writes until the disk is full; how many bytes were written. */
@@ -311,6 +375,7 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 		TEST(retransmissions_to_any_gateway_are_not_executed_again),
 		TEST(another_gateway_gives_the_first_answer),
+		TEST(a_repeated_create_empties_a_file_once),
 		TEST(handles_of_removed_files_and_other_clusters_are_refused),
 		TEST(unknown_users_are_served),
 		TEST(a_full_disk_is_told_and_what_was_written_stays),

@@ -4,10 +4,14 @@
 
 static struct metadb f;
 
-/* Prepares a new directory whose entry is on another server. */
+/* Prepares a new directory of user 7 whose entry is on another server. */
 static uint64_t prepare_new(uint64_t pair)
 {
+	struct wire_new_attr set = { .which = SET_UID, .uid = 7 };
 	struct wire_record part = rec_on(&f, PART_NEW, (struct wire_handle){ 0 });
+
+	part.n_set = 1;
+	part.set = &set;
 
 	part.mode = 0755;
 	part.dir = metadb_root;
@@ -27,6 +31,7 @@ static void the_number_of_a_prepared_directory_is_not_reused(void)
 	CHECK(made.ino > ino);
 	metadb_finish(&f, 7, REC_COMMIT);
 	CHECK(S_ISDIR(metadb_node(&f, (struct wire_handle){ ino, 1 }).attr.mode));
+	CHECK_EQ(metadb_node(&f, (struct wire_handle){ ino, 1 }).attr.uid, 7);
 	CHECK(S_ISREG(metadb_node(&f, made).attr.mode));
 	metadb_end(&f);
 }

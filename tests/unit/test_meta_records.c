@@ -360,6 +360,70 @@ static void chown_is_for_root_and_for_ones_own_groups(void)
 	metadb_end(&f);
 }
 
+/* A record that makes "new" with these attributes. */
+static struct wire_record making(uint32_t kind, struct wire_new_attr *set)
+{
+	struct wire_record r = rec_name(&f, REC_CREATE, metadb_root, "new"); /* with a layout */
+
+	r.kind = kind;
+	r.data = wire_text("target");
+	r.mode = kind == REC_MKNOD ? S_IFREG | 06755 : 0755;
+	r.n_set = 1;
+	r.set = set;
+	return r;
+}
+
+static void remove_new(uint32_t kind)
+{
+	struct wire_record r =
+		rec_name(&f, kind == REC_MKDIR ? REC_RMDIR : REC_UNLINK, metadb_root, "new");
+
+	CHECK_EQ(metadb_apply(&f, &r).status, 0);
+}
+
+/* A new inode and its owner, group, size and times are one record: refused, it leaves nothing. */
+static void a_new_inode_gets_its_attributes_or_is_not_made(void)
+{
+	static const uint32_t kinds[] = { REC_MKNOD, REC_MKDIR, REC_SYMLINK };
+	uint32_t gids[] = { 60, 61 };
+	struct wire_record_res res;
+
+	metadb_start(&f);
+	CHECK_EQ(chmod_as(0, 0, metadb_root, 0777).status, 0);
+	for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+		struct wire_new_attr set = { .which = SET_UID | SET_GID | SET_ATIME | SET_MTIME,
+					     .uid = 7,
+					     .gid = 61,
+					     .atime = -5,
+					     .mtime = 6 };
+		struct wire_record r = making(kinds[i], &set);
+
+		r.n_gids = 2;
+		r.gids = gids;
+		CHECK_EQ(as(5, 50, r).status, EPERM); /* of another user */
+		set.uid = 5;
+		set.gid = 62;
+		CHECK_EQ(as(5, 50, r).status, EPERM); /* of a group of others */
+		set.gid = 61;
+		res = as(5, 50, r);
+		CHECK_EQ(res.status, 0);
+		CHECK(res.at.uid == 5 && res.at.gid == 61);
+		remove_new(kinds[i]);
+		set.uid = 7;
+		set.size = 1000;
+		set.which |= kinds[i] == REC_MKNOD ? SET_SIZE : 0;
+		r = making(kinds[i], &set);
+		res = metadb_apply(&f, &r);
+		CHECK_EQ(res.status, 0);
+		CHECK(res.at.uid == 7 && res.at.gid == 61 && !res.at.unsettled);
+		CHECK(res.at.atime == -5 && res.at.mtime == 6 && res.at.ctime == r.time);
+		CHECK(kinds[i] != REC_MKNOD || res.at.size == 1000);
+		CHECK(kinds[i] != REC_MKNOD || res.at.mode == (S_IFREG | 06755));
+		remove_new(kinds[i]);
+	}
+	metadb_end(&f);
+}
+
 static void utimens_follows_posix(void)
 {
 	struct wire_record r;
@@ -635,7 +699,8 @@ TEST_MAIN(TEST(a_new_database_has_a_root), TEST(create_makes_a_file_and_touches_
 	  TEST(setgid_directories_give_their_group), TEST(mkdir_and_rmdir_count_links),
 	  TEST(unlink_keeps_the_inode_until_its_objects_are_gone),
 	  TEST(sticky_directories_protect_their_entries), TEST(chmod_is_for_owners),
-	  TEST(chown_is_for_root_and_for_ones_own_groups), TEST(utimens_follows_posix),
+	  TEST(chown_is_for_root_and_for_ones_own_groups),
+	  TEST(a_new_inode_gets_its_attributes_or_is_not_made), TEST(utimens_follows_posix),
 	  TEST(writers_grow_size_and_mtime_and_the_last_one_settles),
 	  TEST(a_new_file_is_within_its_size_until_a_fence_or_a_report),
 	  TEST(settling_counts_only_when_nothing_came_between),

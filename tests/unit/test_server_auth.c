@@ -52,7 +52,7 @@ static uint64_t refused(enum refusal why)
 static int mkdir_as(struct pipe_link *l, const char *path, uint32_t uid, uint32_t gid,
 		    struct wire_attr *at)
 {
-	struct wire_mkdir_args a = { pipe_place(path), 0755, 0 };
+	struct wire_mkdir_args a = { .where = pipe_place(path), .mode = 0755 };
 	struct wire_made_res r = { 0 };
 	int e;
 
@@ -469,7 +469,7 @@ static void memory_of_requests_is_bounded_for_a_key(void)
 	struct wire_write_args wr = { .n_list = 1,
 				      .list = &e,
 				      .mem = { .tag = 77, .length = 64 << 20 } };
-	struct wire_mkdir_args dir = { pipe_place("d"), 0755, 0 };
+	struct wire_mkdir_args dir = { .where = pipe_place("d"), .mode = 0755 };
 	struct pipe_link *one, *other;
 	struct wire_open_res f;
 	uint64_t *used;

@@ -111,8 +111,8 @@ static void told_one(const struct wire_handle *dir, uint64_t *change)
 
 static void a_change_tells_what_its_directory_has(void)
 {
-	struct wire_mknod_args fifo = { pipe_place("d/fifo"), S_IFIFO | 0644, 0, 0 };
-	struct wire_symlink_args ln = { pipe_place("d/l"), wire_text("f") };
+	struct wire_mknod_args fifo = { .where = pipe_place("d/fifo"), .mode = S_IFIFO | 0644 };
+	struct wire_symlink_args ln = { .where = pipe_place("d/l"), .target = wire_text("f") };
 	struct wire_handle h;
 	uint64_t n;
 

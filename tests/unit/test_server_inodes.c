@@ -537,7 +537,7 @@ static void a_task_never_ends_within_its_start(void)
 /* A server that is stopped or abandoned with work in flight leaves nothing on its loop. */
 static void an_abandoned_server_leaves_the_loop_empty(void)
 {
-	struct wire_mkdir_args mk = { pipe_place("d"), 0755, 0 };
+	struct wire_mkdir_args mk = { .where = pipe_place("d"), .mode = 0755 };
 	struct wire_truncate_args t = { .size = 100 };
 
 	begin();

@@ -49,7 +49,7 @@ static void check_sent_back_to_the_beginning(void)
 
 static void a_link_that_comes_after_the_walk_sends_the_open_back(void)
 {
-	struct wire_symlink_args ln = { pipe_place("x"), wire_text("target") };
+	struct wire_symlink_args ln = { .where = pipe_place("x"), .target = wire_text("target") };
 	struct wire_open_args a = creates("x");
 	struct wire_lookup_args look = { pipe_place("target") };
 	struct wire_lookup_res found;
@@ -77,7 +77,7 @@ static void a_link_that_comes_after_the_walk_sends_the_open_back(void)
 
 static void an_exclusive_open_sees_the_link_itself(void)
 {
-	struct wire_symlink_args ln = { pipe_place("x"), wire_text("target") };
+	struct wire_symlink_args ln = { .where = pipe_place("x"), .target = wire_text("target") };
 	struct wire_open_args a = creates("x");
 
 	begin();
@@ -97,7 +97,7 @@ static void an_exclusive_open_sees_the_link_itself(void)
 
 static void a_link_is_not_opened_by_its_handle(void)
 {
-	struct wire_symlink_args ln = { pipe_place("x"), wire_text("target") };
+	struct wire_symlink_args ln = { .where = pipe_place("x"), .target = wire_text("target") };
 	struct wire_open_args a = { .id = 1, .flags = OPEN_READ };
 	struct wire_reclaim_args claim = { .id = 1, .flags = OPEN_READ };
 	struct wire_truncate_args cut = { .size = 1 };

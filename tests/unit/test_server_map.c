@@ -131,7 +131,7 @@ static void two_at_once_get_two_ids_or_an_answer(void)
 
 static void an_older_map_is_rejected_before_the_operation(void)
 {
-	struct wire_mkdir_args mk = { pipe_place("d"), 0755, 0 };
+	struct wire_mkdir_args mk = { .where = pipe_place("d"), .mode = 0755 };
 	struct wire_lookup_args look = { pipe_place("d") };
 	struct wire_void_args none = { 0 };
 

@@ -88,8 +88,8 @@ static void make_file(const char *path, uint64_t id, struct wire_open_res *f)
 
 static void make_names(void)
 {
-	struct wire_mkdir_args dir = { pipe_place("dir"), 0755, 0 };
-	struct wire_symlink_args link = { pipe_place("sym"), wire_text("dir") };
+	struct wire_mkdir_args dir = { .where = pipe_place("dir"), .mode = 0755 };
+	struct wire_symlink_args link = { .where = pipe_place("sym"), .target = wire_text("dir") };
 	struct wire_setxattr_args xattr;
 	struct wire_open_res unused;
 	struct wire_made_res made;
@@ -306,18 +306,23 @@ static void trials_of_reads(void)
 
 static void trials_of_names(void)
 {
-	struct wire_mkdir_args mkdir[2] = { { pipe_place("a"), 0755, 0 },
-					    { pipe_place("b"), 0755, 0 } };
-	struct wire_mknod_args mknod[2] = { { pipe_place("a"), S_IFIFO | 0600, 0, 0 },
-					    { pipe_place("b"), S_IFIFO | 0600, 0, 0 } };
+	static struct wire_new_attr mine = { .which = SET_UID };
+	struct wire_mkdir_args mkdir[2] = { { .where = pipe_place("a"), .mode = 0755 },
+					    { .where = pipe_place("b"), .mode = 0755 } };
+	struct wire_mknod_args mknod[2] = {
+		{ .where = pipe_place("a"), .mode = S_IFREG | 0600 },
+		{ .where = pipe_place("a"), .mode = S_IFREG | 0600, .n_set = 1, .set = &mine }
+	};
 	struct wire_unlink_args unlink[2] = { { pipe_place("gone") }, { pipe_place("from") } };
 	struct wire_unlink_args rmdir[2] = { { pipe_place("dir") }, { pipe_place("dir2") } };
 	struct wire_rename_args rename[2] = { { pipe_place("from"), pipe_place("to"), 0 },
 					      { pipe_place("gone"), pipe_place("to"), 0 } };
 	struct wire_link_args link[2] = { { handle_of(&file), pipe_place("a") },
 					  { handle_of(&file), pipe_place("b") } };
-	struct wire_symlink_args symlink[2] = { { pipe_place("a"), wire_text("x") },
-						{ pipe_place("a"), wire_text("y") } };
+	struct wire_symlink_args symlink[2] = {
+		{ .where = pipe_place("a"), .target = wire_text("x") },
+		{ .where = pipe_place("a"), .target = wire_text("y") }
+	};
 
 	TRIAL(OP_MKDIR, STORED, mkdir);
 	TRIAL(OP_MKNOD, STORED, mknod);

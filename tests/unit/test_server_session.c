@@ -31,7 +31,7 @@ static void call_ping(uint32_t slot, uint32_t sequence)
 
 static void call_mkdir(uint32_t slot, uint32_t sequence, const char *path)
 {
-	struct wire_mkdir_args a = { pipe_place(path), 0755, 0 };
+	struct wire_mkdir_args a = { .where = pipe_place(path), .mode = 0755 };
 
 	pipe_call(&w, p, OP_MKDIR, slot, sequence, XDR_ANY(xdr_wire_mkdir_args), &a);
 }
