@@ -214,7 +214,7 @@ struct sheaf_tasks {
 	void (*resume)(void *task); /* any thread, even before park() stopped it; makes no calls */
 };
 /* From now on one thread drives fs: it calls sheaf_drive() again and again. fd: what the thread
- * waits for besides the servers. Calls without a credential use the one that the process has
+ * waits for besides the servers, or -1. Calls without a credential use the one that the process has
  * now. */
 SHEAF_API int sheaf_drive_begin(struct sheaf *fs, const struct sheaf_tasks *t, int fd);
 /* Waits for events, at most `ms` (-1: for ever); handles replies of servers and resumes tasks. 1:

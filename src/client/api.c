@@ -268,7 +268,7 @@ static int start_helper(struct driver *d)
 	return -r;
 }
 
-static int driver_new(struct loop *l, struct driver **out)
+static int driver_new(const struct sheaf_backing *b, struct driver **out)
 {
 	struct driver *d = calloc(1, sizeof(*d));
 	pthread_condattr_t monotonic;
@@ -276,7 +276,8 @@ static int driver_new(struct loop *l, struct driver **out)
 
 	if (!d)
 		return -ENOMEM;
-	d->loop = l;
+	d->loop = b->loop;
+	d->has_helper = !b->is_turned;
 	list_init(&d->all);
 	list_init(&d->waiters);
 	pthread_mutex_init(&d->lock, NULL);
@@ -284,7 +285,7 @@ static int driver_new(struct loop *l, struct driver **out)
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	pthread_cond_init(&d->help, &monotonic);
 	pthread_condattr_destroy(&monotonic);
-	r = start_helper(d);
+	r = d->has_helper ? start_helper(d) : 0;
 	if (r)
 		free(d);
 	else
@@ -300,7 +301,8 @@ static void driver_stop(struct driver *d)
 	pthread_cond_signal(&d->help);
 	loop_wake(d->loop);
 	pthread_mutex_unlock(&d->lock);
-	pthread_join(d->helper, NULL);
+	if (d->has_helper)
+		pthread_join(d->helper, NULL);
 }
 
 static void driver_free(struct driver *d)
@@ -319,7 +321,7 @@ static int wrap(const struct sheaf_backing *b, struct driver *d, struct sheaf **
 	if (!r && !d)
 		r = tracer_open(&fs->tracer);
 	if (!r && !d)
-		r = driver_new(b->loop, &d);
+		r = driver_new(b, &d);
 	if (r) {
 		tracer_close(fs ? fs->tracer : NULL);
 		free(fs);

@@ -10,6 +10,8 @@ static void on_driver(struct source *s, unsigned events)
 
 static int watch(struct driver *d, unsigned events)
 {
+	if (d->source.fd < 0)
+		return 0;
 	return d->loop->env->sock->watch(d->loop->env, d->loop, &d->source, events);
 }
 

@@ -13,6 +13,7 @@ struct driver {
 	pthread_mutex_t lock;
 	pthread_cond_t help;
 	pthread_t helper;
+	bool has_helper;
 	struct list waiters; /* threads in blocking calls that do not lead */
 	bool driving; /* there is a leader */
 	const struct sheaf_tasks *tasks; /* of a thread that leads permanently, or NULL */

@@ -260,6 +260,7 @@ struct sheaf_backing {
 	struct client *client;
 	void *owner;
 	void (*teardown)(void *owner); /* called after the client was freed */
+	bool is_turned; /* the creator turns the loop, and sheaf_drive_begin() follows */
 };
 int sheaf_wrap(const struct sheaf_backing *b, struct sheaf **out);
 /* Reads what sheaf_export() wrote, for client_import(); the caller frees it. */

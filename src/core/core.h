@@ -226,6 +226,8 @@ void loop_defer(struct loop *l, struct deferred *d);
 void loop_defer_last(struct loop *l, struct deferred *d); /* moves it from `deferred`, too */
 void loop_run_deferred(struct loop *l);
 void loop_wake(struct loop *l); /* any thread */
+/* Of the real environment: readable while the loop has events to dispatch. */
+int loop_descriptor(const struct loop *l);
 
 /* Sets a timer, or moves one that is set. 0 or -ENOMEM. */
 int timer_set(struct loop *l, struct timer *t, uint64_t when_ns);

@@ -54,6 +54,11 @@ int poll_loop_init(struct env *e, struct loop *l)
 	return 0;
 }
 
+int loop_descriptor(const struct loop *l)
+{
+	return ((const struct loop_real *)l->impl)->epoll;
+}
+
 void poll_loop_fini(struct env *e, struct loop *l)
 {
 	struct loop_real *r = l->impl;

@@ -1,70 +1,72 @@
 /* The gateway's thread: waits for clients, servers and signals at once (sheaf_drive), and runs what
- * became ready. Without open files and calls it sleeps without a timeout. */
+ * became ready. Its own descriptors are on a loop of its own, whose descriptor wakes the wait.
+ * Without open files and calls it sleeps without a timeout. */
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/epoll.h>
 #include <unistd.h>
 
 #include "net/http.h"
 #include "nfs/nfs_priv.h"
 
-#define EVENTS 64
 #define SWEEP_MS 1000
 #define DRAIN_NS (5 * NSEC_PER_SEC) /* that calls in progress get when the gateway stops */
 
-int source_add(struct gateway *g, struct source *s, int fd, uint32_t events,
-	       void (*ready)(struct source *s, uint32_t events))
+static void on_ready(struct source *on, unsigned events)
 {
-	struct epoll_event e = { .events = events, .data.ptr = s };
+	struct nfs_source *s = container_of(on, struct nfs_source, on);
 
-	*s = (struct source){ .fd = fd, .events = events, .ready = ready, .g = g };
-	return epoll_ctl(g->epoll, EPOLL_CTL_ADD, fd, &e) ? -errno : 0;
+	s->ready(s, events);
 }
 
-void source_want(struct source *s, uint32_t events)
+int source_add(struct gateway *g, struct nfs_source *s, int fd, unsigned events,
+	       void (*ready)(struct nfs_source *s, unsigned events))
 {
-	struct epoll_event e = { .events = events, .data.ptr = s };
+	struct env *e = g->loop->env;
+	int r;
+
+	*s = (struct nfs_source){ .on = { .fd = fd, .ready = on_ready },
+				  .fd = fd,
+				  .events = events,
+				  .ready = ready,
+				  .g = g };
+	r = e->sock->watch(e, g->loop, &s->on, events);
+	if (r)
+		s->fd = -1;
+	return r;
+}
+
+int source_want(struct nfs_source *s, unsigned events)
+{
+	struct env *e = s->g->loop->env;
 
 	if (s->fd < 0 || s->events == events)
-		return;
+		return 0;
 	s->events = events;
-	if (epoll_ctl(s->g->epoll, EPOLL_CTL_MOD, s->fd, &e))
-		log_error("nfs", "epoll: %s", error_text(errno));
+	return e->sock->watch(e, s->g->loop, &s->on, events);
 }
 
-void source_close(struct source *s)
+void source_close(struct nfs_source *s)
 {
-	if (s->fd >= 0)
-		close(s->fd);
+	struct env *e = s->g->loop->env;
+
+	if (s->fd < 0)
+		return;
+	e->sock->watch(e, s->g->loop, &s->on, 0);
+	e->sock->close(e, s->fd);
 	s->fd = -1;
-}
-
-/* Handles events of descriptors. A source that an earlier event of the batch has closed has fd -1;
- * its memory stays until the end of the turn. */
-static void dispatch_events(struct gateway *g)
-{
-	struct epoll_event e[EVENTS];
-	int n = epoll_wait(g->epoll, e, EVENTS, 0);
-
-	for (int i = 0; i < n; i++) {
-		struct source *s = e[i].data.ptr;
-
-		if (s->fd >= 0)
-			s->ready(s, e[i].events);
-	}
 }
 
 static void sweep(struct gateway *g)
 {
-	uint64_t now = time_now();
+	uint64_t now = gateway_now(g);
 
 	if (now - g->swept < SWEEP_MS * NSEC_PER_MSEC)
 		return;
 	g->swept = now;
 	nfs_files_sweep(g, now);
 	nfs_sessions_sweep(g, now);
-	tcp_sweep(g, now);
+	streams_sweep(g, now);
 	rpc_ask_sweep(g);
 	if (g->http_waits)
 		nfs_metrics_run(g);
@@ -80,16 +82,21 @@ static int wait_ms(struct gateway *g)
 		       -1;
 }
 
+void gateway_turn(struct gateway *g)
+{
+	nfs_tasks_run_ready(g);
+	do { /* replies that left make room for calls, which may be answered at once */
+		streams_flush(g);
+		streams_resume(g);
+	} while (!list_empty(&g->unsent));
+	sweep(g);
+}
+
 static void turn(struct gateway *g)
 {
 	if (sheaf_drive(g->fs, 1, wait_ms(g)))
-		dispatch_events(g);
-	nfs_tasks_run_ready(g);
-	do { /* replies that left make room for calls, which may be answered at once */
-		tcp_flush_all(g);
-		tcp_resume_all(g);
-	} while (!list_empty(&g->unsent));
-	sweep(g);
+		loop_turn(g->loop, 0);
+	gateway_turn(g);
 }
 
 void gateway_run(struct gateway *g)
@@ -99,11 +106,11 @@ void gateway_run(struct gateway *g)
 	while (!g->stopping)
 		turn(g);
 	nlm_cancel_all(g);
-	end = time_now() + DRAIN_NS;
-	while (g->n_calls && time_now() < end)
+	end = gateway_now(g) + DRAIN_NS;
+	while (g->n_calls && gateway_now(g) < end)
 		turn(g);
 	nfs_files_close(g);
-	while (g->n_tasks > g->n_idle && time_now() < end)
+	while (g->n_tasks > g->n_idle && gateway_now(g) < end)
 		turn(g);
 }
 
@@ -181,7 +188,7 @@ static int listen_at(struct gateway *g, const char *address)
 	return r;
 }
 
-int gateway_start(struct gateway *g)
+int gateway_init(struct gateway *g, int fd)
 {
 	int r;
 
@@ -189,12 +196,10 @@ int gateway_start(struct gateway *g)
 	list_init(&g->conns);
 	list_init(&g->paused);
 	list_init(&g->unsent);
+	list_init(&g->dead_conns);
 	list_init(&g->lock_waits);
 	list_init(&g->asking);
 	list_init(&g->executing);
-	g->epoll = epoll_create1(EPOLL_CLOEXEC);
-	if (g->epoll < 0)
-		return -errno;
 	r = nfs_files_init(g);
 	if (!r)
 		r = htab_init(&g->locked_files);
@@ -205,9 +210,14 @@ int gateway_start(struct gateway *g)
 	if (!r)
 		r = clients_init(g);
 	if (!r)
-		r = nfs_tasks_init(g);
-	if (!r)
-		r = listen_at(g, g->conf->nfs.address);
+		r = nfs_tasks_init(g, fd);
+	return r;
+}
+
+int gateway_listen(struct gateway *g)
+{
+	int r = listen_at(g, g->conf->nfs.address);
+
 	/* Without IPv6 in the kernel the default address is IPv4's. */
 	if (r == -EAFNOSUPPORT && strncmp(g->conf->nfs.address, "[::]:", 5) == 0) {
 		char v4[CONF_ADDR_MAX];
@@ -220,7 +230,8 @@ int gateway_start(struct gateway *g)
 
 void gateway_end(struct gateway *g)
 {
-	tcp_end(g);
+	rpc_tcp_end(g);
+	streams_end(g);
 	nfs_files_end(g);
 	replay_end(g);
 	clients_end(g);
@@ -228,5 +239,4 @@ void gateway_end(struct gateway *g)
 	nfs_tasks_end(g);
 	memory_end(g);
 	htab_destroy(&g->locked_files);
-	close(g->epoll);
 }

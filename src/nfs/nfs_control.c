@@ -3,7 +3,6 @@
  * of the gateway is that of the socket. */
 #include <json-c/json.h>
 #include <stdio.h>
-#include <sys/epoll.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -78,7 +77,7 @@ static struct json_object *clients_json(const struct gateway *g)
 static struct json_object *requests_json(const struct gateway *g)
 {
 	struct json_object *all = json_object_new_array(), *o;
-	uint64_t now = time_now();
+	uint64_t now = gateway_now(g);
 	const struct nfs_call *c;
 	char xid[16];
 
@@ -154,7 +153,7 @@ static void answer(struct gateway *g, int fd)
 	json_object_put(o);
 }
 
-static void control_ready(struct source *s, uint32_t events)
+static void control_ready(struct nfs_source *s, unsigned events)
 {
 	int fd;
 
@@ -175,7 +174,7 @@ int control_listen(struct gateway *g)
 		return -errno;
 	r = bind(fd, (struct sockaddr *)&a, len) || listen(fd, 16) ? -errno : 0;
 	if (!r)
-		r = source_add(g, &g->control, fd, EPOLLIN, control_ready);
+		r = source_add(g, &g->control, fd, EV_IN, control_ready);
 	if (r)
 		close(fd);
 	return r;

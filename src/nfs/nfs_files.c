@@ -54,7 +54,7 @@ static void use(struct nfs_file *f)
 {
 	f->refs++;
 	list_del(&f->link);
-	f->used = time_now();
+	f->used = gateway_now(f->session->g);
 }
 
 static void destroy(struct nfs_file *f)

@@ -1,7 +1,6 @@
 /* The counters in Prometheus's text format, at the address `metrics` of [nfs]. The thread of the
  * gateway drives the endpoint, as one more source. */
 #include <stdio.h>
-#include <sys/epoll.h>
 
 #include "net/http.h"
 #include "sheaf_admin.h"
@@ -128,7 +127,7 @@ void nfs_metrics_run(struct gateway *g)
 		g->http_waits = http_run(g->http) >= 0;
 }
 
-static void metrics_ready(struct source *s, uint32_t events)
+static void metrics_ready(struct nfs_source *s, unsigned events)
 {
 	(void)events;
 	nfs_metrics_run(s->g);
@@ -138,5 +137,5 @@ int nfs_metrics_start(struct gateway *g)
 {
 	int r = http_open(g->conf->nfs.metrics, make_page, g, &g->http);
 
-	return r ? r : source_add(g, &g->metrics, http_fd(g->http), EPOLLIN, metrics_ready);
+	return r ? r : source_add(g, &g->metrics, http_fd(g->http), EV_IN, metrics_ready);
 }

@@ -12,6 +12,7 @@
 
 #include "base/base.h"
 #include "base/mac.h"
+#include "core/core.h"
 #include "sheaf_handle.h"
 #include "xdr/sunrpc.h"
 
@@ -45,17 +46,18 @@ void memory_end(struct gateway *g); /* frees the free buffers */
 
 /* ---- gateway.c ---- */
 
-/* A descriptor that the gateway waits for. */
-struct source {
+/* A descriptor that the gateway waits for, on its loop. */
+struct nfs_source {
+	struct source on;
 	int fd; /* -1: closed */
-	uint32_t events; /* of epoll */
-	void (*ready)(struct source *s, uint32_t events);
+	unsigned events; /* EV_IN, EV_OUT */
+	void (*ready)(struct nfs_source *s, unsigned events);
 	struct gateway *g;
 };
-int source_add(struct gateway *g, struct source *s, int fd, uint32_t events,
-	       void (*ready)(struct source *s, uint32_t events));
-void source_want(struct source *s, uint32_t events);
-void source_close(struct source *s);
+int source_add(struct gateway *g, struct nfs_source *s, int fd, unsigned events,
+	       void (*ready)(struct nfs_source *s, unsigned events));
+int source_want(struct nfs_source *s, unsigned events);
+void source_close(struct nfs_source *s);
 
 struct nfs_counts {
 	uint64_t calls, errors; /* errors: refused or failed */
@@ -99,15 +101,15 @@ struct gateway {
 	bool has_ipv4, has_ipv6; /* addresses of these kinds are served */
 	uint64_t fsid;
 	struct mac_key *handle_key;
-	int epoll;
-	struct source signals, control;
-	struct list listeners, conns, paused, unsent; /* of connections */
+	struct loop *loop; /* its clients', not libsheaf's */
+	struct nfs_source signals, control;
+	struct list listeners, conns, paused, unsent, dead_conns;
 	unsigned n_conns, n_receiving, n_calls;
 	bool stopping;
 	struct list executing; /* calls that run on tasks or whose replies are sent */
 	uint64_t swept; /* when idle files and stuck connections were looked for */
 	/* nfs_tasks.c */
-	struct list idle_tasks, ready_tasks, waiting_calls;
+	struct list all_tasks, idle_tasks, ready_tasks, waiting_calls;
 	pthread_mutex_t ready_lock; /* guards ready_tasks */
 	pthread_t thread;
 	struct fiber main;
@@ -146,7 +148,7 @@ struct gateway {
 	struct list clients_by_use;
 	/* nfs_metrics.c */
 	struct http *http; /* or NULL */
-	struct source metrics;
+	struct nfs_source metrics;
 	bool http_waits; /* it is to be run within a second */
 	struct nfs_counts counts[PROGRAMS_MAX][PROCEDURES_MAX];
 };
@@ -156,13 +158,22 @@ int gateway_use(struct gateway *g, struct conf *c);
 struct nfs_conf *conf_take(struct gateway *g);
 void conf_give(struct nfs_conf *c); /* NULL is allowed */
 
-int gateway_start(struct gateway *g);
+static inline uint64_t gateway_now(const struct gateway *g)
+{
+	return g->loop->env->clock->now(g->loop->env);
+}
+
+/* Everything but listening; `fd` is readable when the loop has events, or -1. */
+int gateway_init(struct gateway *g, int fd);
+int gateway_listen(struct gateway *g);
+/* One turn without waiting: runs what became ready. */
+void gateway_turn(struct gateway *g);
 void gateway_run(struct gateway *g); /* until g->stopping */
 void gateway_end(struct gateway *g);
 
 /* ---- nfs_tasks.c ---- */
 
-int nfs_tasks_init(struct gateway *g);
+int nfs_tasks_init(struct gateway *g, int fd);
 /* Executes the call on a task, now or when one is free; call_execute() is called there. */
 void nfs_task_submit(struct nfs_call *c);
 /* Calls run(arg) on a task, at once and until it is parked. -ENOMEM: no task is free. */
@@ -178,6 +189,7 @@ void nfs_task_wake(void *task);
 void nfs_tasks_run_ready(struct gateway *g);
 bool nfs_tasks_are_ready(struct gateway *g);
 void nfs_tasks_end(struct gateway *g);
+void nfs_tasks_free(struct gateway *g); /* of tasks that wait, only the memory ends */
 
 /* ---- rpc_call.c: one call ---- */
 
@@ -254,13 +266,20 @@ void call_execute(struct nfs_call *c); /* on a task; ends with send() or drop() 
 void *call_alloc(struct nfs_call *c, size_t n); /* of the call's arena; or NULL */
 void counts_add(struct nfs_counts *n, const struct nfs_call *c, uint64_t ns);
 
-/* ---- rpc_tcp.c, rpc_udp.c ---- */
+/* ---- rpc_stream.c: connections ---- */
+
+/* A connection has come; its descriptor is closed with it, or at once. */
+void stream_start(struct gateway *g, int fd, const struct origin *from, const struct origin *to,
+		  uint16_t port);
+void streams_flush(struct gateway *g);
+void streams_resume(struct gateway *g); /* those that wait for memory */
+void streams_sweep(struct gateway *g, uint64_t now); /* closes stuck ones */
+void streams_end(struct gateway *g);
+
+/* ---- rpc_tcp.c, rpc_udp.c: sockets ---- */
 
 int rpc_tcp_listen(struct gateway *g, const struct sockaddr *a, socklen_t len);
-void tcp_flush_all(struct gateway *g);
-void tcp_resume_all(struct gateway *g); /* connections that wait for memory */
-void tcp_sweep(struct gateway *g, uint64_t now); /* closes stuck ones */
-void tcp_end(struct gateway *g);
+void rpc_tcp_end(struct gateway *g); /* listens no more */
 int rpc_udp_listen(struct gateway *g, const struct sockaddr *a, socklen_t len);
 /* IPv4 addresses become mapped ones. */
 void origin_of(const struct sockaddr_storage *a, struct origin *o, uint16_t *port);

@@ -172,7 +172,7 @@ void nfs_session_put(struct nfs_session *s)
 {
 	if (--s->refs)
 		return;
-	s->used = time_now();
+	s->used = gateway_now(s->g);
 	list_push(s->is_forgotten ? &s->g->lost_sessions : &s->g->sessions_by_use, &s->link);
 }
 

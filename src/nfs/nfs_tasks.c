@@ -9,6 +9,7 @@
 
 struct task {
 	struct fiber fiber;
+	struct list all; /* in all_tasks */
 	struct list link; /* in idle_tasks or ready_tasks */
 	struct gateway *g;
 	void (*run)(void *arg); /* NULL: it has ended */
@@ -73,8 +74,16 @@ static struct task *task_take(struct gateway *g)
 	}
 	t->g = g;
 	list_init(&t->link);
+	list_push(&g->all_tasks, &t->all);
 	g->n_tasks++;
 	return t;
+}
+
+static void task_free(struct task *t)
+{
+	list_del(&t->all);
+	fiber_fini(&t->fiber);
+	free(t);
 }
 
 static void task_give(struct task *t)
@@ -86,9 +95,8 @@ static void task_give(struct task *t)
 		g->n_idle++;
 		return;
 	}
-	fiber_fini(&t->fiber);
-	free(t);
 	g->n_tasks--;
+	task_free(t);
 }
 
 static void run_call(void *arg)
@@ -199,26 +207,26 @@ bool nfs_tasks_are_ready(struct gateway *g)
 	return any;
 }
 
-int nfs_tasks_init(struct gateway *g)
+int nfs_tasks_init(struct gateway *g, int fd)
 {
+	list_init(&g->all_tasks);
 	list_init(&g->idle_tasks);
 	list_init(&g->ready_tasks);
 	list_init(&g->waiting_calls);
 	pthread_mutex_init(&g->ready_lock, NULL);
 	g->thread = pthread_self();
 	fiber_of_thread(&g->main);
-	return sheaf_drive_begin(g->fs, &hooks, g->epoll);
+	return sheaf_drive_begin(g->fs, &hooks, fd);
+}
+
+void nfs_tasks_free(struct gateway *g)
+{
+	while (!list_empty(&g->all_tasks))
+		task_free(list_first(&g->all_tasks, struct task, all));
 }
 
 void nfs_tasks_end(struct gateway *g)
 {
-	struct list *it;
-
 	sheaf_drive_end(g->fs);
-	while ((it = list_pop(&g->idle_tasks))) {
-		struct task *t = list_entry(it, struct task, link);
-
-		fiber_fini(&t->fiber);
-		free(t);
-	}
+	nfs_tasks_free(g);
 }

@@ -9,7 +9,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/epoll.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -30,6 +29,7 @@ struct nfsd_opts {
 };
 
 static struct gateway gateway;
+static struct loop loop;
 
 /* -1: continue; else the exit status. */
 static int parse(int argc, char **argv, struct nfsd_opts *o)
@@ -115,7 +115,7 @@ static void reload(struct gateway *g)
 	log_info("nfs", "%u exports from now on", c->n_exports);
 }
 
-static void signals_ready(struct source *s, uint32_t events)
+static void signals_ready(struct nfs_source *s, unsigned events)
 {
 	struct signalfd_siginfo i;
 
@@ -132,7 +132,7 @@ static int catch_signals(struct gateway *g, const sigset_t *set)
 {
 	int fd = signalfd(-1, set, SFD_CLOEXEC | SFD_NONBLOCK);
 
-	return fd < 0 ? -errno : source_add(g, &g->signals, fd, EPOLLIN, signals_ready);
+	return fd < 0 ? -errno : source_add(g, &g->signals, fd, EV_IN, signals_ready);
 }
 
 /* Before any thread starts, so that all of them leave the signals to the descriptor. */
@@ -190,7 +190,12 @@ static int start(struct gateway *g, struct nfsd_opts *o, const sigset_t *set)
 	if (r)
 		return failed(o, "%s: %s ('sheaf status' shows which servers are up)", g->conf_path,
 			      sheaf_strerror(r));
-	r = gateway_start(g);
+	g->loop = &loop;
+	r = loop_init(&loop, env_real());
+	if (!r)
+		r = gateway_init(g, loop_descriptor(&loop));
+	if (!r)
+		r = gateway_listen(g);
 	if (r)
 		return failed(o, "%s cannot be served: %s", g->conf->nfs.address, error_text(r));
 	if (g->conf->nfs.metrics[0] && nfs_metrics_start(g))
@@ -228,6 +233,8 @@ int nfsd_main(int argc, char **argv)
 	if (g->n_tasks > g->n_idle)
 		_exit(0); /* calls wait for servers that do not answer */
 	gateway_end(g);
+	source_close(&g->signals);
+	source_close(&g->control);
 	nfs_sessions_end(g);
 	sheaf_disconnect(g->fs);
 	conf_give(g->conf_now);

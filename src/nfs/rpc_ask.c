@@ -1,7 +1,6 @@
 /* Calls to clients, over UDP: one question, repeated until there is an answer. On a task, which is
  * parked meanwhile. */
 #include <stdlib.h>
-#include <sys/epoll.h>
 #include <unistd.h>
 
 #include "nfs/nfs_priv.h"
@@ -10,7 +9,7 @@
 #define MESSAGE_MAX 4096
 
 struct asking {
-	struct source source;
+	struct nfs_source source;
 	struct list link; /* in g->asking */
 	void *task; /* NULL: it was woken */
 	uint32_t xid;
@@ -28,7 +27,7 @@ static void wake(struct asking *k)
 		nfs_task_wake(task);
 }
 
-static void ready(struct source *s, uint32_t events)
+static void ready(struct nfs_source *s, unsigned events)
 {
 	struct asking *k = container_of(s, struct asking, source);
 	uint32_t xid;
@@ -94,7 +93,7 @@ static int dial(struct gateway *g, struct asking *k, const struct origin *to, ui
 	}
 	if (fd < 0)
 		return -errno;
-	r = source_add(g, &k->source, fd, EPOLLIN, ready);
+	r = source_add(g, &k->source, fd, EV_IN, ready);
 	if (r)
 		close(fd);
 	return r;

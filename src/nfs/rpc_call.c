@@ -23,7 +23,7 @@ struct nfs_call *call_new(struct gateway *g, const struct rpc_transport *t, void
 	c->fs = g->fs;
 	c->transport = t;
 	c->conn = conn;
-	c->began = time_now();
+	c->began = gateway_now(g);
 	c->reply_room = REPLY_SMALL - RECORD_MARK;
 	list_init(&c->link);
 	list_init(&c->executing);
@@ -153,7 +153,7 @@ void counts_add(struct nfs_counts *n, const struct nfs_call *c, uint64_t ns)
 /* Adds the call to the counters of its procedure and of its client. */
 static void count(struct nfs_call *c)
 {
-	uint64_t ns = time_now() - c->began;
+	uint64_t ns = gateway_now(c->g) - c->began;
 
 	for (size_t i = 0; rpc_programs[i]; i++)
 		if (rpc_programs[i] == c->program && c->head.procedure < PROCEDURES_MAX)

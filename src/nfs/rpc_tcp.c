@@ -1,49 +1,12 @@
-/* RPC over TCP: records of fragments.
- *
- * Buffers: bytes are received into the buffer of a large record that is under way, and what follows
- * into one buffer for all connections, from which records are copied to buffers of their own. A
- * connection is read only while it has few calls in progress and there is memory for one more
- * record; else it is paused. Errors: what is no record closes the connection. A connection without
- * progress in the middle of a record or of a reply is closed after STUCK_NS. Calls outlive their
- * connection; their replies are then dropped. */
+/* RPC over TCP: listens, and starts a stream (rpc_stream.c) for each connection of a client that
+ * any export admits. */
 #include <netinet/tcp.h>
 #include <stdlib.h>
-#include <sys/epoll.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "nfs/nfs_priv.h"
 
-#define STASH (64 * KIB)
 #define CONNS_MAX 4096
-#define CONN_CALLS_MAX 64 /* of one connection, until their replies are sent */
-#define FRAGMENTS_MAX 1024 /* of one record */
-#define SEND_BATCH 16 /* replies in one system call */
-#define STUCK_NS (60 * NSEC_PER_SEC)
-
-struct tcp_conn {
-	struct source source;
-	struct list link; /* in g->conns, or in `dead` */
-	struct list wait; /* in g->paused */
-	struct list unsent; /* in g->unsent: has replies to send */
-	struct origin from, to;
-	uint16_t port;
-	uint8_t mark[RECORD_MARK];
-	unsigned n_mark; /* bytes of it */
-	uint32_t left; /* bytes of the fragment that are still to come */
-	bool last; /* it is the last of its record */
-	unsigned n_fragments;
-	struct nfs_call *call; /* whose record is being received */
-	struct list held; /* received calls that wait until fewer are running */
-	struct list replies;
-	unsigned n_calls; /* including `call` and those in `held` and `replies` */
-	unsigned n_running; /* those that were passed to tasks */
-	uint64_t progress; /* when bytes moved */
-	bool closed;
-};
-
-static uint8_t stash[STASH];
-static struct list dead = LIST_INIT(dead); /* closed connections without calls */
 
 void origin_of(const struct sockaddr_storage *a, struct origin *o, uint16_t *port)
 {
@@ -61,351 +24,23 @@ void origin_of(const struct sockaddr_storage *a, struct origin *o, uint16_t *por
 	*port = ntohs(v4->sin_port);
 }
 
-/* ---- the end of a connection ---- */
-
-static void conn_close(struct tcp_conn *t)
+static void start(struct gateway *g, int fd, const struct origin *from, uint16_t port)
 {
-	struct gateway *g = t->source.g;
-	struct list *it;
-
-	if (t->closed)
-		return;
-	t->closed = true;
-	source_close(&t->source);
-	list_del(&t->wait);
-	list_del(&t->unsent);
-	list_del(&t->link);
-	g->n_conns--;
-	g->n_receiving -= t->call != NULL;
-	t->n_calls++; /* so that the last call does not free it here */
-	if (t->call)
-		call_free(t->call);
-	t->call = NULL;
-	list_splice(&t->replies, &t->held);
-	while ((it = list_pop(&t->replies)))
-		call_free(list_entry(it, struct nfs_call, link));
-	if (--t->n_calls == 0)
-		list_push(&dead, &t->link);
-}
-
-static void tcp_forget(struct nfs_call *c)
-{
-	struct tcp_conn *t = c->conn;
-
-	t->n_running -= c->running;
-	if (--t->n_calls == 0 && t->closed)
-		list_push(&dead, &t->link);
-}
-
-/* ---- sending ---- */
-
-/* Pieces of a reply from its byte `sent` on; at most 3. */
-static int reply_pieces(const struct nfs_call *c, struct iovec iov[3])
-{
-	static const uint8_t zeros[4];
-	struct iovec all[3] = { { c->out->p, c->out_len },
-				{ c->data ? c->data->p : NULL, c->data_len },
-				{ (void *)(uintptr_t)zeros, -c->data_len & 3 } };
-	size_t skip = c->sent;
-	int n = 0;
-
-	for (int i = 0; i < 3; i++) {
-		size_t cut = MIN(skip, all[i].iov_len);
-
-		skip -= cut;
-		if (cut < all[i].iov_len)
-			iov[n++] = (struct iovec){ (char *)all[i].iov_base + cut,
-						   all[i].iov_len - cut };
-	}
-	return n;
-}
-
-static size_t reply_bytes(const struct nfs_call *c)
-{
-	return c->out_len + ((c->data_len + 3) & ~(size_t)3);
-}
-
-/* Removes n sent bytes from the replies. */
-static void sent(struct tcp_conn *t, size_t n)
-{
-	struct nfs_call *c;
-
-	t->progress = time_now();
-	while (n > 0 && (c = list_first(&t->replies, struct nfs_call, link))) {
-		size_t part = MIN(n, reply_bytes(c) - c->sent);
-
-		c->sent += part;
-		n -= part;
-		if (c->sent == reply_bytes(c))
-			call_free(c);
-	}
-}
-
-/* Sends what the socket takes. */
-static void conn_flush(struct tcp_conn *t)
-{
-	while (!list_empty(&t->replies) && !t->closed) {
-		struct iovec iov[3 * SEND_BATCH];
-		struct msghdr m = { .msg_iov = iov };
-		struct nfs_call *c;
-		ssize_t n;
-
-		list_for_each(c, &t->replies, link) {
-			m.msg_iovlen += (size_t)reply_pieces(c, iov + m.msg_iovlen);
-			if (m.msg_iovlen > ARRAY_LEN(iov) - 3)
-				break;
-		}
-		n = sendmsg(t->source.fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
-		if (n < 0 && errno == EAGAIN) {
-			source_want(&t->source, t->source.events | EPOLLOUT);
-			return;
-		}
-		if (n < 0)
-			conn_close(t);
-		else
-			sent(t, (size_t)n);
-	}
-	if (!t->closed)
-		source_want(&t->source, t->source.events & ~(uint32_t)EPOLLOUT);
-}
-
-static void tcp_send(struct nfs_call *c)
-{
-	struct tcp_conn *t = c->conn;
-	uint32_t mark;
-
-	if (t->closed) {
-		call_free(c);
-		return;
-	}
-	mark = htonl((uint32_t)(reply_bytes(c) - RECORD_MARK) | RPC_FRAGMENT_LAST);
-	memcpy(c->out->p, &mark, RECORD_MARK);
-	buf_give(c->g, c->in); /* the arguments are not needed any more */
-	c->in = NULL;
-	list_push(&t->replies, &c->link);
-	if (list_empty(&t->unsent))
-		list_push(&c->g->unsent, &t->unsent);
-}
-
-/* Bytes that are no call: the connection cannot be trusted any more. Without memory for a reply it
- * is closed too, and the client sends the call again. */
-static void tcp_drop(struct nfs_call *c)
-{
-	struct tcp_conn *t = c->conn;
-
-	t->n_calls++;
-	call_free(c);
-	conn_close(t);
-	if (--t->n_calls == 0)
-		list_push(&dead, &t->link);
-}
-
-static const struct rpc_transport tcp = { "tcp", tcp_send, tcp_drop, tcp_forget };
-
-/* ---- receiving ---- */
-
-/* Makes room for the next `more` bytes of the record; 0 or -errno. */
-static int record_grow(struct tcp_conn *t, size_t more)
-{
-	struct gateway *g = t->source.g;
-	struct nfs_call *c = t->call;
-	struct nfs_buf *b;
-
-	if (!c) {
-		c = t->call = call_new(g, &tcp, t);
-		if (!c)
-			return -ENOMEM;
-		t->n_calls++;
-		g->n_receiving++;
-		c->from = t->from;
-		c->to = t->to;
-		c->port = t->port;
-	}
-	if (more > RECORD_MAX - c->in_len)
-		return -EMSGSIZE;
-	if (c->in && c->in->size >= c->in_len + more)
-		return 0;
-	b = buf_take(g, c->in_len + more);
-	if (!b)
-		return -ENOMEM;
-	if (c->in)
-		memcpy(b->p, c->in->p, c->in_len);
-	buf_give(g, c->in);
-	c->in = b;
-	return 0;
-}
-
-static void pause_conn(struct tcp_conn *t)
-{
-	source_want(&t->source, t->source.events & ~(uint32_t)EPOLLIN);
-	list_del(&t->wait);
-	list_push(&t->source.g->paused, &t->wait);
-}
-
-/* Passes a call to a task, or keeps it until the connection has fewer of them. */
-static void submit(struct tcp_conn *t, struct nfs_call *c)
-{
-	if (t->n_running >= CONN_CALLS_MAX) {
-		list_push(&t->held, &c->link);
-		pause_conn(t);
-		return;
-	}
-	c->running = true;
-	t->n_running++;
-	nfs_task_submit(c); /* may close the connection */
-}
-
-/* A fragment has ended. */
-static int fragment_end(struct tcp_conn *t)
-{
-	struct nfs_call *c = t->call;
-
-	t->n_mark = 0;
-	if (!t->last)
-		return ++t->n_fragments > FRAGMENTS_MAX ? -EMSGSIZE : 0;
-	t->n_fragments = 0;
-	t->call = NULL;
-	t->source.g->n_receiving--;
-	c->began = time_now();
-	submit(t, c);
-	return 0;
-}
-
-/* Takes some of the n bytes at p: how many, or -errno. */
-static ssize_t feed_some(struct tcp_conn *t, const uint8_t *p, size_t n)
-{
-	size_t part;
-	uint32_t mark;
-	int r;
-
-	if (t->n_mark < RECORD_MARK) {
-		part = MIN(n, RECORD_MARK - t->n_mark);
-		memcpy(t->mark + t->n_mark, p, part);
-		t->n_mark += (unsigned)part;
-		if (t->n_mark < RECORD_MARK)
-			return (ssize_t)part;
-		memcpy(&mark, t->mark, sizeof(mark));
-		mark = ntohl(mark);
-		t->last = mark & RPC_FRAGMENT_LAST;
-		t->left = mark & ~(uint32_t)RPC_FRAGMENT_LAST;
-		r = record_grow(t, t->left);
-	} else {
-		part = MIN(n, t->left);
-		memcpy(t->call->in->p + t->call->in_len, p, part);
-		t->call->in_len += part;
-		t->left -= (uint32_t)part;
-		r = 0;
-	}
-	if (!r && t->left == 0)
-		r = fragment_end(t);
-	return r ? r : (ssize_t)part;
-}
-
-static int feed(struct tcp_conn *t, const uint8_t *p, size_t n)
-{
-	while (n > 0 && !t->closed) {
-		ssize_t r = feed_some(t, p, n);
-
-		if (r < 0)
-			return (int)r;
-		p += r;
-		n -= (size_t)r;
-	}
-	return 0;
-}
-
-static bool may_receive(const struct tcp_conn *t)
-{
-	bool has_buffer = t->call && t->call->in && t->n_mark == RECORD_MARK;
-
-	return !t->source.g->stopping && t->n_calls < CONN_CALLS_MAX &&
-	       (has_buffer || memory_has_room(t->source.g));
-}
-
-/* One read: into the record that is under way, and what follows into the stash. 1: the socket may
- * have more; 0: it had no more; or -errno. */
-static int receive(struct tcp_conn *t)
-{
-	struct nfs_call *c = t->n_mark == RECORD_MARK ? t->call : NULL;
-	struct iovec iov[2] = { { NULL, 0 }, { stash, sizeof(stash) } };
-	size_t direct;
-	ssize_t n;
-	int r = 0;
-
-	if (c)
-		iov[0] = (struct iovec){ c->in->p + c->in_len, t->left };
-	n = readv(t->source.fd, iov, 2);
-	if (n <= 0)
-		return n < 0 ? -errno : -ECONNRESET;
-	t->progress = time_now();
-	direct = MIN((size_t)n, iov[0].iov_len);
-	if (direct) {
-		c->in_len += direct;
-		t->left -= (uint32_t)direct;
-		if (t->left == 0)
-			r = fragment_end(t);
-	}
-	if (!r)
-		r = feed(t, stash, (size_t)n - direct);
-	if (!r)
-		r = (size_t)n == iov[0].iov_len + sizeof(stash);
-	return r;
-}
-
-static void tcp_ready(struct source *s, uint32_t events)
-{
-	struct tcp_conn *t = container_of(s, struct tcp_conn, source);
-	int r = 1;
-
-	if (events & EPOLLOUT)
-		conn_flush(t);
-	for (int i = 0; i < 4 && r > 0 && !t->closed && events & (EPOLLIN | EPOLLHUP | EPOLLERR);
-	     i++) {
-		if (!may_receive(t)) {
-			pause_conn(t);
-			break;
-		}
-		r = receive(t);
-	}
-	if (r < 0 && r != -EAGAIN && r != -EINTR)
-		conn_close(t);
-}
-
-/* ---- connections ---- */
-
-static void conn_start(struct gateway *g, int fd, const struct sockaddr_storage *a)
-{
-	struct tcp_conn *t = calloc(1, sizeof(*t));
 	struct sockaddr_storage own = { 0 };
 	socklen_t len = sizeof(own);
 	int one = 1, idle = 60;
-	uint16_t port;
+	struct origin to;
+	uint16_t unused;
 
-	if (!t) {
-		close(fd);
-		return;
-	}
-	origin_of(a, &t->from, &t->port);
 	getsockname(fd, (struct sockaddr *)&own, &len);
-	origin_of(&own, &t->to, &port);
-	list_init(&t->wait);
-	list_init(&t->unsent);
-	list_init(&t->held);
-	list_init(&t->replies);
-	t->progress = time_now();
+	origin_of(&own, &to, &unused);
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
-	if (source_add(g, &t->source, fd, EPOLLIN, tcp_ready)) {
-		close(fd);
-		free(t);
-		return;
-	}
-	list_push(&g->conns, &t->link);
-	g->n_conns++;
+	stream_start(g, fd, from, &to, port);
 }
 
-static void listener_ready(struct source *s, uint32_t events)
+static void listener_ready(struct nfs_source *s, unsigned events)
 {
 	struct sockaddr_storage a;
 	struct origin from;
@@ -421,21 +56,21 @@ static void listener_ready(struct source *s, uint32_t events)
 			return;
 		origin_of(&a, &from, &port);
 		if (s->g->n_conns < CONNS_MAX && exports_admit(s->g->conf, &from))
-			conn_start(s->g, fd, &a);
+			start(s->g, fd, &from, port);
 		else
 			close(fd);
 	}
 }
 
 struct listener {
-	struct source source;
+	struct nfs_source source;
 	struct list link;
 };
 
 static int listener_start(struct gateway *g, int fd)
 {
 	struct listener *l = calloc(1, sizeof(*l));
-	int r = l ? source_add(g, &l->source, fd, EPOLLIN, listener_ready) : -ENOMEM;
+	int r = l ? source_add(g, &l->source, fd, EV_IN, listener_ready) : -ENOMEM;
 
 	if (r)
 		free(l);
@@ -460,54 +95,7 @@ int rpc_tcp_listen(struct gateway *g, const struct sockaddr *a, socklen_t len)
 	return r;
 }
 
-/* ---- once in each turn ---- */
-
-void tcp_flush_all(struct gateway *g)
-{
-	struct list *it;
-
-	while ((it = list_pop(&g->unsent)))
-		conn_flush(list_entry(it, struct tcp_conn, unsent));
-	while ((it = list_pop(&dead)))
-		free(list_entry(it, struct tcp_conn, link));
-}
-
-/* Submits held calls as far as it may; true: none is left, and the connection may be read. */
-static bool resume(struct tcp_conn *t)
-{
-	struct list *it;
-
-	while (t->n_running < CONN_CALLS_MAX && !t->closed && (it = list_pop(&t->held)))
-		submit(t, list_entry(it, struct nfs_call, link));
-	return !t->closed && list_empty(&t->held) && may_receive(t);
-}
-
-void tcp_resume_all(struct gateway *g)
-{
-	struct list batch = LIST_INIT(batch), *it;
-
-	list_splice(&batch, &g->paused);
-	while ((it = list_pop(&batch))) {
-		struct tcp_conn *t = list_entry(it, struct tcp_conn, wait);
-
-		if (resume(t))
-			source_want(&t->source, t->source.events | EPOLLIN);
-		else if (!t->closed)
-			pause_conn(t);
-	}
-}
-
-void tcp_sweep(struct gateway *g, uint64_t now)
-{
-	struct tcp_conn *t, *next;
-
-	list_for_each_safe(t, next, &g->conns, link)
-		if ((t->call || !list_empty(&t->replies)) && now - t->progress > STUCK_NS &&
-		    list_empty(&t->wait))
-			conn_close(t);
-}
-
-void tcp_end(struct gateway *g)
+void rpc_tcp_end(struct gateway *g)
 {
 	struct list *it;
 
@@ -517,8 +105,4 @@ void tcp_end(struct gateway *g)
 		source_close(&l->source);
 		free(l);
 	}
-	while (!list_empty(&g->conns))
-		conn_close(list_first(&g->conns, struct tcp_conn, link));
-	while ((it = list_pop(&dead)))
-		free(list_entry(it, struct tcp_conn, link));
 }

@@ -1,7 +1,6 @@
 /* RPC over UDP: a datagram is a call, and so is its reply. NFS itself is served over TCP; what asks
  * by UDP is MOUNT. Datagrams of strangers are dropped. */
 #include <stdlib.h>
-#include <sys/epoll.h>
 #include <unistd.h>
 
 #include "nfs/nfs_priv.h"
@@ -34,7 +33,7 @@ static void set_source(struct msghdr *m, const struct nfs_call *c)
 static void udp_send(struct nfs_call *c)
 {
 	static const struct origin unknown;
-	const struct source *s = c->conn;
+	const struct nfs_source *s = c->conn;
 	_Alignas(struct cmsghdr) uint8_t control[CONTROL_BYTES];
 	struct iovec iov = { c->out->p + RECORD_MARK, c->out_len - RECORD_MARK };
 	struct msghdr m = { .msg_name = &c->peer,
@@ -100,7 +99,7 @@ static ssize_t receive_from(int fd, struct nfs_call *c)
 }
 
 /* Takes one datagram; false: there is none. */
-static bool receive(struct source *s)
+static bool receive(struct nfs_source *s)
 {
 	struct nfs_call *c = call_new(s->g, &udp, s);
 	ssize_t n;
@@ -124,7 +123,7 @@ static bool receive(struct source *s)
 	return true;
 }
 
-static void udp_ready(struct source *s, uint32_t events)
+static void udp_ready(struct nfs_source *s, unsigned events)
 {
 	(void)events;
 	for (int i = 0; i < BATCH && receive(s); i++)
@@ -132,7 +131,7 @@ static void udp_ready(struct source *s, uint32_t events)
 }
 
 struct listener {
-	struct source source;
+	struct nfs_source source;
 	struct list link;
 };
 
@@ -152,7 +151,7 @@ int rpc_udp_listen(struct gateway *g, const struct sockaddr *a, socklen_t len)
 		setsockopt(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, &one, sizeof(one));
 	else
 		setsockopt(fd, IPPROTO_IP, IP_PKTINFO, &one, sizeof(one));
-	r = bind(fd, a, len) ? -errno : source_add(g, &l->source, fd, EPOLLIN, udp_ready);
+	r = bind(fd, a, len) ? -errno : source_add(g, &l->source, fd, EV_IN, udp_ready);
 	if (r) {
 		close(fd);
 		free(l);
