@@ -2,18 +2,34 @@
 #include "nfs/nfs_priv.h"
 
 /* Writes through an open. *verifier: the file's before the write, so that a client never takes for
- * written what a server lost meanwhile. */
+ * written what a server lost meanwhile. Servers refuse to write behind data that they have lost.
+ * The client has such data still, and writes them again in their order when a COMMIT has another
+ * verifier than their WRITEs. So such a WRITE is answered like one whose data were lost, too: its
+ * verifier is none that a COMMIT has. A stable one is tried again meanwhile (JUKEBOX). */
 static ssize_t write_through(struct nfs_file *f, const struct wire_write3_args *a,
 			     uint64_t *verifier)
 {
+	uint64_t before = f->verifier;
 	int r = sheaf_file_verifier(f->f, verifier);
+	ssize_t n;
 
 	if (r)
 		return r;
 	if (!f->verifier)
 		f->verifier = *verifier;
 	f->unsynced = true;
-	return sheaf_pwrite(f->f, a->data.p, a->data.len, (off_t)a->offset);
+	n = sheaf_pwrite(f->f, a->data.p, a->data.len, (off_t)a->offset);
+	if (n > 0)
+		nfs_file_wrote(f, a->offset, (uint64_t)n);
+	/* the answer has told whether a server has restarted */
+	if (n != -EIO || sheaf_file_verifier(f->f, verifier) ||
+	    !nfs_file_has_lost(f, before, *verifier, a->offset))
+		return n;
+	f->verifier = before;
+	if (a->stable != STABLE3_NOT)
+		return -ETIMEDOUT;
+	*verifier = (*verifier | NO_VERIFIER) ^ 1;
+	return a->data.len;
 }
 
 static ssize_t write_file(struct nfs_call *c, const struct sheaf_handle *h,

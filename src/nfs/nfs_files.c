@@ -9,6 +9,7 @@
 
 #define IDLE_NS (3 * NSEC_PER_SEC)
 #define IDLE_MAX 1024 /* open files that nobody uses */
+#define REWRITE_NS (30 * NSEC_PER_SEC) /* that clients have to write lost data again */
 
 const struct sheaf_cred cred_gateway = { 0 };
 
@@ -57,10 +58,14 @@ static void use(struct nfs_file *f)
 	f->used = gateway_now(f->session->g);
 }
 
+/* What was written is synced first: data that are lost after the close would be missing for good,
+ * and a WRITE behind them refused, before the client has learned from a verifier to repeat them. */
 static void destroy(struct nfs_file *f)
 {
-	int r = f->writes ? sheaf_close(f->f) : sheaf_close_later(f->f);
+	int r = f->unsynced ? sheaf_fsync(f->f) : 0, e;
 
+	e = f->writes ? sheaf_close(f->f) : sheaf_close_later(f->f);
+	r = r ? r : e;
 	if (r)
 		log_warn("nfs", "inode %llu: closing it failed: %s", (unsigned long long)f->h.ino,
 			 error_text(r));
@@ -179,9 +184,95 @@ static struct nfs_file *find_written(struct gateway *g, const struct sheaf_handl
 	return NULL;
 }
 
+/* ---- lost data ---- */
+
+static struct nfs_loss *loss_find(struct gateway *g, const struct sheaf_handle *h)
+{
+	for (unsigned i = 0; i < g->n_losses; i++)
+		if (g->losses[i].ino == h->ino && g->losses[i].gen == h->gen)
+			return &g->losses[i];
+	return NULL;
+}
+
+static void loss_end(struct gateway *g, struct nfs_loss *l)
+{
+	*l = g->losses[--g->n_losses];
+}
+
+/* In a full table it takes the place of the oldest. */
+static struct nfs_loss *loss_add(struct gateway *g, const struct sheaf_handle *h)
+{
+	struct nfs_loss *l = g->losses;
+
+	if (g->n_losses < LOSSES_MAX)
+		l = &g->losses[g->n_losses++];
+	else
+		for (unsigned i = 1; i < LOSSES_MAX; i++)
+			if (g->losses[i].since < l->since)
+				l = &g->losses[i];
+	*l = (struct nfs_loss){
+		.ino = h->ino, .gen = h->gen, .since = gateway_now(g), .at = UINT64_MAX
+	};
+	return l;
+}
+
+static bool may_end(struct gateway *g, const struct nfs_loss *l)
+{
+	return gateway_now(g) - l->since < REWRITE_NS;
+}
+
+bool nfs_file_has_lost(struct nfs_file *f, uint64_t before, uint64_t verifier, uint64_t at)
+{
+	struct gateway *g = f->session->g;
+	struct nfs_loss *l = loss_find(g, &f->h);
+
+	if (!l && before == verifier)
+		return false;
+	if (!l)
+		l = loss_add(g, &f->h);
+	if (at < l->at) {
+		l->at = at;
+		l->reached = 0;
+	}
+	l->refused |= at != UINT64_MAX;
+	return may_end(g, l);
+}
+
+/* The loss has ended when what was refused is written. Writes elsewhere do not show that: they may
+ * go to other servers. Writing the same again and again is no progress. */
+void nfs_file_wrote(struct nfs_file *f, uint64_t at, uint64_t len)
+{
+	struct gateway *g = f->session->g;
+	struct nfs_loss *l = g->n_losses ? loss_find(g, &f->h) : NULL;
+
+	if (!l)
+		return;
+	if (at <= l->at && l->at - at < len) {
+		loss_end(g, l);
+	} else if (at < l->at && at + len > l->reached && may_end(g, l)) {
+		l->reached = at + len;
+		l->since = gateway_now(g);
+	}
+}
+
+/* All data of a file were synced, and there were some. That ends a loss, unless some of them were
+ * refused and so not among these. */
+static void losses_synced(struct gateway *g, const struct sheaf_handle *h)
+{
+	struct nfs_loss *l = loss_find(g, h);
+
+	if (l && !l->refused)
+		loss_end(g, l);
+	else if (l)
+		l->refused = false;
+}
+
+/* ---- syncing ---- */
+
 /* Syncs one open. A server that lost data makes the first sync fail, and its verifier change: then
- * the client writes again, and what is there now must be synced. */
-static int sync_one(struct nfs_file *f, uint64_t *verifier)
+ * the client writes again, and what is there now must be synced. That fails, too, while the file
+ * lacks data that the metadata server knows of: then *lost is set, and clients write again. */
+static int sync_one(struct nfs_file *f, uint64_t *verifier, bool *lost, bool *had_data)
 {
 	uint64_t before = f->verifier;
 	int r, v;
@@ -191,7 +282,12 @@ static int sync_one(struct nfs_file *f, uint64_t *verifier)
 	v = sheaf_file_verifier(f->f, verifier);
 	if (r == -EIO && !v && before && before != *verifier)
 		r = sheaf_fsync(f->f);
+	if (r == -EIO && !v && nfs_file_has_lost(f, before, *verifier, UINT64_MAX)) {
+		*lost = true;
+		r = 0;
+	}
 	r = r ? r : v;
+	*had_data |= before != 0;
 	if (r)
 		f->unsynced = true;
 	else if (!f->unsynced)
@@ -203,6 +299,7 @@ int nfs_files_sync(struct nfs_call *c, const struct sheaf_handle *h, uint64_t *v
 {
 	uint64_t mark = ++c->g->next_mark; /* no open is synced twice, however many writes come */
 	struct nfs_file *f = find_written(c->g, h, mark);
+	bool lost = false, had_data = false;
 	int r = 0;
 
 	if (f)
@@ -211,12 +308,16 @@ int nfs_files_sync(struct nfs_call *c, const struct sheaf_handle *h, uint64_t *v
 		r = nfs_file_get(c, h, true, &f);
 	while (!r && f) {
 		f->mark = mark;
-		r = sync_one(f, verifier);
+		r = sync_one(f, verifier, &lost, &had_data);
 		nfs_file_put(c->g, f);
 		f = r ? NULL : find_written(c->g, h, mark);
 		if (f)
 			use(f);
 	}
+	if (!r && had_data && !lost)
+		losses_synced(c->g, h);
+	if (lost)
+		*verifier |= NO_VERIFIER;
 	return r;
 }
 

@@ -72,6 +72,16 @@ struct nfs_conf {
 	unsigned refs;
 };
 
+#define LOSSES_MAX 256
+/* Servers refused an access to this file, or could not sync it, since data of it are lost. */
+struct nfs_loss {
+	uint64_t ino, gen;
+	uint64_t since; /* its beginning, or the last progress of the client that writes again */
+	uint64_t at; /* the lowest offset of a refused WRITE; UINT64_MAX: only a sync has failed */
+	uint64_t reached; /* where the writes below `at` have got to since then */
+	bool refused; /* a WRITE was refused since the last sync with data */
+};
+
 #define DIR_STATES 4096
 struct dir_state {
 	uint64_t ino, change; /* ino 0: empty */
@@ -122,6 +132,8 @@ struct gateway {
 	struct htab files;
 	struct list idle_files; /* by time of use */
 	uint64_t next_mark;
+	struct nfs_loss losses[LOSSES_MAX];
+	unsigned n_losses;
 	struct dir_state dirs[DIR_STATES]; /* nfs_dirs.c */
 	/* nlm_files.c, nlm_wait.c */
 	struct htab locked_files;
@@ -417,6 +429,7 @@ struct nfs_file {
 	uint64_t verifier; /* before the first of these writes; 0: there is none */
 	uint64_t mark; /* of the last sync */
 };
+#define NO_VERIFIER (UINT64_C(1) << 63) /* no file's verifier has this bit */
 int nfs_files_init(struct gateway *g);
 /* Opens the file for the caller, or finds it open. 0 or -errno; nfs_file_put() after use. */
 int nfs_file_get(struct nfs_call *c, const struct sheaf_handle *h, bool writes,
@@ -424,6 +437,13 @@ int nfs_file_get(struct nfs_call *c, const struct sheaf_handle *h, bool writes,
 void nfs_file_put(struct gateway *g, struct nfs_file *f);
 /* Forgets an open that the servers no longer know; the caller still puts it. */
 void nfs_file_drop(struct gateway *g, struct nfs_file *f);
+/* A WRITE at `at`, or a sync (UINT64_MAX), failed with EIO: have servers lost data that clients
+ * will write again? `before`: the verifier under which data were written through this open; 0: none
+ * were. Only if that has changed: else the disk has failed. And only until 30 s have passed without
+ * progress, whatever opens there were: then the file is damaged for good. */
+bool nfs_file_has_lost(struct nfs_file *f, uint64_t before, uint64_t verifier, uint64_t at);
+/* Data were written: progress, or the end of the loss. */
+void nfs_file_wrote(struct nfs_file *f, uint64_t at, uint64_t len);
 /* Is it being written through this gateway? */
 bool nfs_files_is_written(struct gateway *g, const struct sheaf_handle *h);
 /* Brings all data of the file to disk, whichever gateway wrote them. *verifier: the file's

@@ -71,6 +71,7 @@ static int usage(void)
 		"                 [--require] [--verbose] [--hash]\n"
 		"       sheaf-sim --selftest\n"
 		"       sheaf-sim --scenarios | --scenario NAME [--seed S | --seeds A:B] [--verbose]\n"
+		"                 [--hash]\n"
 		"\n"
 		"Runs seeds A to B-1 (0 to N-1; default 0 to 299), N processes at a time (1).\n"
 		"--stats prints how often each fault and each rare situation came about, --hash the\n"
@@ -298,7 +299,7 @@ static int run_seeds(const struct options *o, struct shared *sh, uint32_t job)
 
 static int run_scenarios(const struct options *o)
 {
-	struct world_opts w = { .dir = scratch, .verbose = o->verbose };
+	struct world_opts w = { .dir = scratch, .verbose = o->verbose, .hash = o->hash };
 
 	return make_scratch() || scenarios_run(o->scenario, o->first, o->last, &w);
 }

@@ -10,11 +10,11 @@
 #define REACH_NS (10 * NSEC_PER_SEC)
 #define PAGE 100 /* names read from a directory at a time */
 
-static const struct scenario *const tables[] = { scenes_basic,	scenes_names,  scenes_data,
-						 scenes_ends,	scenes_rename, scenes_host,
-						 scenes_acl,	scenes_join,   scenes_sieve,
-						 scenes_links,	scenes_shares, scenes_hostile,
-						 scenes_guests, scenes_bank,   scenes_gateway };
+static const struct scenario *const tables[] = {
+	scenes_basic,  scenes_names, scenes_data,    scenes_ends,  scenes_rename, scenes_host,
+	scenes_acl,    scenes_join,  scenes_sieve,   scenes_links, scenes_shares, scenes_hostile,
+	scenes_guests, scenes_bank,  scenes_gateway, scenes_nfs
+};
 
 const struct sheaf_handle scene_root = { 1, 1 };
 static const struct sheaf_cred root_cred = { 0 };
@@ -290,11 +290,19 @@ static void heal(struct world *w)
 	scene_pass(w, 5 * NSEC_PER_SEC);
 }
 
+struct performance {
+	const struct scenario *sc;
+	bool hash;
+};
+
 static void perform(struct world *w, const void *arg)
 {
-	const struct scenario *sc = arg;
+	const struct performance *p = arg;
 
-	sc->run(w);
+	p->sc->run(w);
+	if (p->hash)
+		printf("%s, seed %llu hash %016llx\n", p->sc->name, (unsigned long long)w->sim.seed,
+		       (unsigned long long)w->sim.hash);
 	if (!w->failed)
 		heal(w);
 	if (!w->failed)
@@ -304,9 +312,9 @@ static void perform(struct world *w, const void *arg)
 static int run_scenario(const struct scenario *sc, uint64_t first, uint64_t end,
 			const struct world_opts *o)
 {
-	struct world_plain p = {
-		sc->name, sc->targets, sc->metas, sc->clients, sc->hub, perform, sc
-	};
+	const struct performance how = { sc, o->hash };
+	struct world_plain p = { sc->name, sc->targets, sc->metas, sc->clients,
+				 sc->hub,  perform,	&how };
 	uint64_t n_met = 0;
 
 	for (uint64_t i = first; i < end; i++) {

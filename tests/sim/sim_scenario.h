@@ -22,7 +22,8 @@ struct scenario {
 /* One array per file, ended by an empty row; sim_scenario.c lists them. */
 extern const struct scenario scenes_basic[], scenes_names[], scenes_data[], scenes_ends[],
 	scenes_rename[], scenes_host[], scenes_acl[], scenes_join[], scenes_sieve[], scenes_links[],
-	scenes_shares[], scenes_hostile[], scenes_guests[], scenes_bank[], scenes_gateway[];
+	scenes_shares[], scenes_hostile[], scenes_guests[], scenes_bank[], scenes_gateway[],
+	scenes_nfs[];
 
 /* Runs the seeds from `first` to `end` - 1. Returns 0, or 1 after printing what is wrong. name
  * NULL: all scenarios. */

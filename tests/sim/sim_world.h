@@ -636,6 +636,7 @@ struct world_opts {
 	const char *dir; /* directory of the databases */
 	bool verbose;
 	uint32_t scale; /* operations of a client, in percent */
+	bool hash; /* of a scenario: prints the trace hash of each seed */
 };
 /* Runs one seed. Returns 0, or 1 after printing what is wrong. */
 int world_run(uint64_t seed, const struct world_opts *o, struct counters *count, uint64_t *hash);

@@ -7,7 +7,9 @@
 #include "small_disk.h"
 
 static const char export[] = "[export.all]\npath = /\nsquash = none\ninsecure = yes\n"
-			     "[export.groups]\npath = /\ninsecure = yes\nmanage_gids = yes\n";
+			     "[export.groups]\npath = /\ninsecure = yes\nmanage_gids = yes\n"
+			     "[export.home]\npath = /home\nsquash = none\ninsecure = yes\n"
+			     "[export.ro]\npath = /home\nro = yes\nsquash = none\ninsecure = yes\n";
 
 /* A cluster with a gateway, and a client of it. */
 struct served {
@@ -344,6 +346,92 @@ static void handles_of_removed_files_and_other_clusters_are_refused(void)
 	cluster_stop(&other.c);
 }
 
+/* Names that no file may have, to every procedure that makes, moves or removes names. */
+static void bad_names_are_refused_by_all(void)
+{
+	static const uint8_t longest[256] = { [0 ... 255] = 'n' };
+	static const struct {
+		struct wire_bytes name;
+		uint32_t status;
+	} bad[] = { { { 0, longest }, NFS3_EACCES },
+		    { { 3, (const uint8_t *)"a/b" }, NFS3_EACCES },
+		    { { 2, (const uint8_t *)"/a" }, NFS3_EACCES },
+		    { { 3, (const uint8_t *)"a\0b" }, NFS3_EACCES },
+		    { { 256, longest }, NFS3_ENAMETOOLONG } };
+	struct nfs_handle h;
+	struct served s;
+
+	serve_new(&s, 1);
+	CHECK_EQ(nfs_create(&s.n, &s.top, "good", CREATE3_GUARDED, 0600, &h), NFS3_OK);
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+		const struct wire_place3 at = { nfs_bytes(&s.top), bad[i].name };
+		const struct wire_place3 good = { nfs_bytes(&s.top), wire_text("good") };
+		struct wire_create3_args create = { .where = at };
+		struct wire_mkdir3_args mkdir = { .where = at };
+		struct wire_symlink3_args symlink = { .where = at, .target = wire_text("good") };
+		struct wire_mknod3_args mknod = { .where = at, .what.type = NFS3_FIFO };
+		struct wire_remove3_args remove = { at };
+		struct wire_rename3_args from = { at, good }, to = { good, at };
+		struct wire_link3_args link = { nfs_bytes(&h), at };
+		struct wire_create3_res made;
+		struct wire_change3_res change;
+		struct wire_rename3_res renamed;
+		struct wire_link3_res linked;
+
+		NFS3(&s.n, NFS3_CREATE, create3_args, &create, create3_res, &made);
+		CHECK_EQ(made.status, bad[i].status);
+		NFS3(&s.n, NFS3_MKDIR, mkdir3_args, &mkdir, create3_res, &made);
+		CHECK_EQ(made.status, bad[i].status);
+		NFS3(&s.n, NFS3_SYMLINK, symlink3_args, &symlink, create3_res, &made);
+		CHECK_EQ(made.status, bad[i].status);
+		NFS3(&s.n, NFS3_MKNOD, mknod3_args, &mknod, create3_res, &made);
+		CHECK_EQ(made.status, bad[i].status);
+		NFS3(&s.n, NFS3_REMOVE, remove3_args, &remove, change3_res, &change);
+		CHECK_EQ(change.status, bad[i].status);
+		NFS3(&s.n, NFS3_RMDIR, remove3_args, &remove, change3_res, &change);
+		CHECK_EQ(change.status, bad[i].status);
+		NFS3(&s.n, NFS3_RENAME, rename3_args, &from, rename3_res, &renamed);
+		CHECK_EQ(renamed.status, bad[i].status);
+		NFS3(&s.n, NFS3_RENAME, rename3_args, &to, rename3_res, &renamed);
+		CHECK_EQ(renamed.status, bad[i].status);
+		NFS3(&s.n, NFS3_LINK, link3_args, &link, link3_res, &linked);
+		CHECK_EQ(linked.status, bad[i].status);
+	}
+	CHECK_EQ(nfs_lookup(&s.n, &s.top, "good", &h), NFS3_OK);
+	serve_no_more(&s);
+	cluster_stop(&s.c);
+}
+
+/* A handle is bound to its export: a directory that left it leads nowhere above itself, and an
+ * export that is read only stays so whatever else its directory is exported as. */
+static void handles_lead_to_no_other_export(void)
+{
+	struct nfs_handle home, inner, up, all, ro, h;
+	struct served s;
+	struct sheaf *fs;
+
+	serve_new(&s, 1);
+	fs = client_connect(s.c.conf);
+	CHECK_EQ(sheaf_mkdir(fs, "/home", 0777), 0);
+	CHECK_EQ(sheaf_mkdir(fs, "/home/inner", 0777), 0);
+	CHECK_EQ(nfs_mount(&s.n, "/home", &home), MOUNT_OK);
+	CHECK_EQ(nfs_lookup(&s.n, &home, "inner", &inner), NFS3_OK);
+	CHECK_EQ(nfs_lookup(&s.n, &inner, "..", &up), NFS3_OK);
+	CHECK(up.len == home.len && memcmp(up.bytes, home.bytes, up.len) == 0);
+	CHECK_EQ(sheaf_rename(fs, "/home/inner", "/outer"), 0);
+	CHECK_EQ(nfs_lookup(&s.n, &inner, "..", &up), NFS3_ESTALE);
+	CHECK_EQ(nfs_lookup(&s.n, &s.top, "outer", &all), NFS3_OK);
+	CHECK(memcmp(all.bytes, inner.bytes, all.len)); /* of another export */
+	CHECK_EQ(nfs_mount(&s.n, "/ro", &ro), MOUNT_OK);
+	CHECK_EQ(nfs_create(&s.n, &ro, "new", CREATE3_GUARDED, 0600, &h), NFS3_EROFS);
+	CHECK_EQ(nfs_create(&s.n, &home, "new", CREATE3_GUARDED, 0600, &h), NFS3_OK);
+	CHECK_EQ(nfs_lookup(&s.n, &ro, "new", &h), NFS3_OK);
+	CHECK_EQ(nfs_write(&s.n, &h, 0, "x", 1, STABLE3_FILE, NULL), NFS3_EROFS);
+	sheaf_disconnect(fs);
+	serve_no_more(&s);
+	cluster_stop(&s.c);
+}
+
 /* The host of the gateway does not know this user, which keeps the groups that the client sent. */
 static void unknown_users_are_served(void)
 {
@@ -377,6 +465,8 @@ int main(int argc, char **argv)
 		TEST(another_gateway_gives_the_first_answer),
 		TEST(a_repeated_create_empties_a_file_once),
 		TEST(handles_of_removed_files_and_other_clusters_are_refused),
+		TEST(bad_names_are_refused_by_all),
+		TEST(handles_lead_to_no_other_export),
 		TEST(unknown_users_are_served),
 		TEST(a_full_disk_is_told_and_what_was_written_stays),
 	};
