@@ -67,7 +67,24 @@ struct sheaf_server {
 	 * were joined with others; bytes read between the pieces; read-modify-writes */
 	uint64_t accesses_requested, accesses_performed, accesses_merged;
 	uint64_t vain_bytes, read_modify_writes;
+	int down; /* enum sheaf_down: why it is not up */
+	char why[256]; /* the same for people, with the remedy; "": it is up */
 };
+enum sheaf_down {
+	SHEAF_DOWN_NOT, /* it is up, or was not asked */
+	SHEAF_DOWN_REFUSED, /* no process listens at its address */
+	SHEAF_DOWN_SILENT, /* its process takes connections and does not answer */
+	SHEAF_DOWN_UNREACHABLE, /* its host does not answer */
+	SHEAF_DOWN_KEY, /* this client has another key */
+	SHEAF_DOWN_OTHER, /* another server, or one of another file system, has its address */
+	SHEAF_DOWN_NAME, /* the name of its host cannot be resolved */
+	SHEAF_DOWN_VERSION, /* it has no version of the protocol in common with this client */
+	SHEAF_DOWN_STRANGER, /* what answers is no Sheaf server */
+	SHEAF_DOWN_FULL, /* it has reached its limit of clients */
+	SHEAF_DOWN_ERROR, /* any other error */
+};
+/* "refused", "no answer", "unreachable", "wrong key", ... */
+SHEAF_API const char *sheaf_down_name(int down);
 SHEAF_API int sheaf_server_count(struct sheaf *fs);
 /* Asks one server, for at most timeout_ms. Returns 0 also if it is down (see up). */
 SHEAF_API int sheaf_server_status(struct sheaf *fs, int i, int timeout_ms, struct sheaf_server *s);
@@ -137,6 +154,22 @@ struct sheaf_request {
 /* What server i works on, oldest first: fills at most max rows, returns their number. */
 SHEAF_API int sheaf_server_requests(struct sheaf *fs, int i, int timeout_ms,
 				    struct sheaf_request *rows, int max);
+
+/* The server that last caused this error (EIO, ENOSPC, EDQUOT, EROFS; negative) in a call of this
+ * connection: fills id, roles, name and address. -ENOENT: none did. */
+SHEAF_API int sheaf_failed_server(struct sheaf *fs, int err, struct sheaf_server *s);
+
+/* A server for which calls of this connection wait. */
+struct sheaf_wait {
+	char name[32], address[128];
+	uint64_t waited_ns; /* the oldest call, so far */
+	uint64_t left_ns; /* until it ends with an error */
+	int down; /* enum sheaf_down, as far as is known now */
+	char why[256];
+};
+/* Lists the servers for which a call has waited for at least min_ns while nothing came from the
+ * server. Sends nothing. Returns the number of rows, at most max. */
+SHEAF_API int sheaf_waiting(struct sheaf *fs, uint64_t min_ns, struct sheaf_wait *rows, int max);
 
 /* System calls that this connection has made so far. */
 SHEAF_API uint64_t sheaf_calls(struct sheaf *fs);

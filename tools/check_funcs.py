@@ -11,7 +11,7 @@ import sys
 
 MAX_FUNCTION = 120
 MAX_FILE = 800
-MAX_FOLDER = 10500  # lines of its files
+MAX_FOLDER = 11500  # lines of its files
 MAX_COLUMNS = 100  # of a line with a comment; clang-format holds code to it
 OTHERS = ("include", "tests", "bench", "examples")  # beside src/
 

@@ -37,12 +37,14 @@ int key_load(const char *path, uint8_t key[KEY_BYTES], char *err, size_t err_len
 
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	if (fd < 0)
-		return error_explain(err, err_len, -errno, "%s: cannot open the key file: %s%s",
-				     path, error_text(errno),
-				     errno == ENOENT ?
-					     "; copy it from the cluster's folder, or make a "
-					     "new cluster with 'sheaf init'" :
-					     "");
+		return error_explain(
+			err, err_len, -errno, "%s: cannot open the key file: %s%s", path,
+			error_text(errno),
+			errno == ENOENT ? "; copy it from the cluster's folder, or make a "
+					  "new cluster with 'sheaf init'" :
+			errno == EACCES ? "; only its owner may read it: run this as that user, or "
+					  "use a key of your own ('sheaf key NAME')" :
+					  "");
 	rc = key_check_mode(path, fd, err, err_len);
 	n = rc < 0 ? 0 : read_to_end(fd, text, sizeof(text) - 1);
 	close(fd);

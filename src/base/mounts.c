@@ -105,6 +105,8 @@ int mount_reach(const char *dir, unsigned seconds, uid_t *who)
 	if (fd < 0)
 		return fd;
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	/* of connect(), too */
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
 	if (connect(fd, (struct sockaddr *)&a, len) ||
 	    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &u, &n)) {
 		r = -errno;

@@ -374,9 +374,7 @@ void bench_place_close(struct bench *b)
 		remove_inside(b, p->scratch);
 		bench_wait_idle(b); /* complete the removal before the next benchmark starts */
 	}
-	if (b->c->fs)
-		sheaf_disconnect(b->c->fs);
-	b->c->fs = NULL;
+	cli_disconnect(b->c);
 	bench_proxy_close(b);
 	if (p->own)
 		remove_own(b);

@@ -9,6 +9,7 @@
 #include <locale.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #define WORD_MAX 24 /* letters of a word for which a similar one is looked for */
 #define SHOWN_MAX 60 /* bytes of an overlong name that a message shows */
@@ -74,8 +75,9 @@ int cli_usage(struct cli *c, const char *fmt, ...)
 
 bool cli_no_answer(int err)
 {
-	static const int errors[] = { ETIMEDOUT, ECONNREFUSED, ECONNRESET, ENOTCONN,
-				      EHOSTDOWN, EHOSTUNREACH, ENETUNREACH };
+	static const int errors[] = { ETIMEDOUT, ECONNREFUSED, ECONNRESET,     ENOTCONN,
+				      EHOSTDOWN, EHOSTUNREACH, ENETUNREACH,    EKEYREJECTED,
+				      EREMCHG,	 EDESTADDRREQ, EPROTONOSUPPORT };
 
 	for (size_t i = 0; i < ARRAY_LEN(errors); i++)
 		if (err == -errors[i])
@@ -83,33 +85,92 @@ bool cli_no_answer(int err)
 	return false;
 }
 
-/* Finds the first server that is down; false: none. */
-static bool find_silent(struct cli *c, struct sheaf_server *s)
+/* Finds the first server that is down, also of those that have other roles; false: none. */
+static bool find_silent(struct cli *c, struct sheaf_server *out)
 {
-	int n = c->fs ? sheaf_server_count(c->fs) : 0;
+	int n = c->fs ? sheaf_server_count(c->fs) : 0, i = 0;
+	struct sheaf_server *s = calloc((size_t)n + 1, sizeof(*s));
+	bool found;
 
-	for (int i = 0; i < n; i++)
-		if (sheaf_server_status(c->fs, i, CLI_STATUS_MS, s) == 0 && !s->up)
-			return true;
-	return false;
+	if (!s)
+		return false;
+	cli_servers_ask(c->fs, s, NULL, n);
+	while (i < n && s[i].up)
+		i++;
+	found = i < n;
+	if (found)
+		*out = s[i];
+	free(s);
+	return found;
+}
+
+static bool is_other_host(struct cli *c)
+{
+	char err[CLI_PATH_MAX + 512];
+	struct conf *conf = NULL;
+	bool is = false;
+
+	if (cli_find_conf(c, &conf, err, sizeof(err)))
+		return false;
+	for (uint32_t i = 0; !is && i < conf->n_targets; i++)
+		is = !cli_address_is_local(conf->targets[i].address);
+	conf_free(conf);
+	return is;
+}
+
+/* Root that is refused: the servers treat it as another user. */
+static const char *squashed_text(struct cli *c, int err)
+{
+	if (geteuid() || !c->fs)
+		return "";
+	if (err == -EACCES)
+		return ": the servers do not treat root of this host as root; name its address in "
+		       "'trust' of their cluster file, or use a key that acts for any user";
+	if (err == -EPERM && is_other_host(c))
+		return ": to the servers, root of another host is nobody unless 'trust' in their "
+		       "cluster file names its address";
+	return "";
+}
+
+void cli_error_text(struct cli *c, int err, char out[CLI_WHY_MAX])
+{
+	static const struct {
+		int error;
+		const char *before, *after; /* the server's name */
+	} texts[] = {
+		{ ENOSPC, "no space left on ", ": remove files or add a server, then repeat this" },
+		{ EDQUOT, "the quota is used up on ", ": remove files there, then repeat this" },
+		{ EROFS, "read-only storage on ", ": see its sheafd.log" },
+		{ EIO, "",
+		  " could not read or write its disk, or lost data: see its sheafd.log, then "
+		  "repeat this" },
+	};
+	struct sheaf_server s;
+
+	snprintf(out, CLI_WHY_MAX, "%s%s", sheaf_strerror(err), squashed_text(c, err));
+	for (size_t i = 0; i < ARRAY_LEN(texts); i++)
+		if (err == -texts[i].error && c->fs && sheaf_failed_server(c->fs, err, &s) == 0)
+			snprintf(out, CLI_WHY_MAX, "%s%s (%s)%s", texts[i].before, s.name,
+				 s.address, texts[i].after);
 }
 
 int cli_fail(struct cli *c, const char *what, int err)
 {
+	char server_why[CLI_WHY_MAX];
 	struct sheaf_server s;
 
 	if (err == -ENAMETOOLONG && strlen(what) > SHOWN_MAX)
 		return cli_error(c, "%.*s... (%zu bytes): %s", SHOWN_MAX, what, strlen(what),
 				 sheaf_strerror(err));
-	if (!cli_no_answer(err))
-		return cli_error(c, "%s: %s", what, sheaf_strerror(err));
+	if (!cli_no_answer(err)) {
+		cli_error_text(c, err, server_why);
+		return cli_error(c, "%s: %s", what, server_why);
+	}
 	c->lost = true;
 	if (!find_silent(c, &s))
 		return cli_error(c, "%s: %s", what, sheaf_strerror(err));
-	return cli_error(c,
-			 "%s: %s (%s) does not answer; 'sheaf status' shows which servers are up, "
-			 "'sheaf start' starts the local ones",
-			 what, s.name, s.address);
+	cli_server_why(&s, server_why);
+	return cli_error(c, "%s: %s; 'sheaf status' shows all servers", what, server_why);
 }
 
 int cli_fail_why(struct cli *c, const char *what, int err)
@@ -130,17 +191,45 @@ int cli_fail_host(struct cli *c, const char *what, int err)
 
 /* ---- connecting, cluster file ---- */
 
+/* True: the file system is local:DIR, and DIR has none yet; a connection makes one. */
+static bool makes_new(struct cli *c, char dir[CLI_PATH_MAX])
+{
+	char found[CLI_PATH_MAX], conf[CLI_PATH_MAX], err[512];
+
+	if (conf_find(c->conf, found, sizeof(found), err, sizeof(err)) ||
+	    strncmp(found, "local:", 6) != 0 || cli_join(conf, found + 6, "sheaf.conf"))
+		return false;
+	strcpy(dir, found + 6);
+	return access(conf, F_OK) < 0;
+}
+
 int cli_connect(struct cli *c)
 {
+	char dir[CLI_PATH_MAX];
+	bool is_new = makes_new(c, dir);
 	int r = sheaf_connect(c->conf, &c->fs);
 	const char *why;
 
-	if (r == 0)
+	if (r == 0 && is_new)
+		fprintf(stderr, "sheaf %s: made a new file system in %s\n", c->cmd->name, dir);
+
+	if (r == 0) {
+		c->waits = cli_waits_start(c->fs, c->cmd->name);
 		return CLI_OK;
+	}
 	c->fs = NULL;
 	why = sheaf_why();
-	return cli_error(c, "%s%s", why && why[0] ? why : sheaf_strerror(r),
-			 r == -EACCES ? "; only its owner may read it: run this as that user" : "");
+	return cli_error(c, "%s", why && why[0] ? why : sheaf_strerror(r));
+}
+
+void cli_disconnect(struct cli *c)
+{
+	if (!c->fs)
+		return;
+	cli_waits_end(c->waits);
+	sheaf_disconnect(c->fs);
+	c->waits = NULL;
+	c->fs = NULL;
 }
 
 int cli_find_conf(struct cli *c, struct conf **out, char *err, size_t err_len)
@@ -278,8 +367,7 @@ static int run_command(const struct cli_command *m, int argc, char **argv, struc
 		status = m->run(&c);
 		status = finish_output(&c, status);
 	}
-	if (c.fs)
-		sheaf_disconnect(c.fs);
+	cli_disconnect(&c);
 	return status;
 }
 

@@ -22,6 +22,7 @@
 #define CLI_PATH_MAX 4096
 #define CLI_BLOCK (4 * MIB)
 #define CLI_STATUS_MS 1000 /* timeout of a status request to one server */
+#define CLI_SILENCE_NS NSEC_PER_SEC /* a command that waits longer says for which server */
 
 enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 
@@ -134,6 +135,7 @@ struct cli {
 	char **args;
 	int n_args;
 	struct sheaf *fs; /* set by cli_connect(); the caller of run() disconnects */
+	struct cli_waits *waits; /* of fs */
 	bool lost; /* a server did not answer: stop, since further calls would time out as well */
 };
 
@@ -141,16 +143,21 @@ struct cli {
 int cli_main(const struct cli_command *const *commands, int argc, char **argv);
 
 int cli_connect(struct cli *c); /* CLI_OK, or CLI_FAILED after a message */
+void cli_disconnect(struct cli *c); /* fs may be NULL */
 /* Print "sheaf ls: ..." on stderr; return CLI_FAILED or, with a hint at --help, CLI_USAGE. */
 int cli_error(struct cli *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 int cli_usage(struct cli *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Prints "sheaf ls: WHAT: why" for a libsheaf error, with advice where there is any. */
 int cli_fail(struct cli *c, const char *what, int err);
+/* The text of a libsheaf error; of errors of disks and space it names the server and the remedy. */
+#define CLI_WHY_MAX 512
+void cli_error_text(struct cli *c, int err, char out[CLI_WHY_MAX]);
 /* The same as sheaf_why() explains it; `what` may be NULL. */
 int cli_fail_why(struct cli *c, const char *what, int err);
 /* The same for an error of a system call on this host. */
 int cli_fail_host(struct cli *c, const char *what, int err);
-/* True for errors that mean "no answer": the call may or may not have been executed. */
+/* True for errors that mean "no answer": the call may or may not have been executed, or that no
+ * server can be reached at all (wrong key, wrong server, unknown host). */
 bool cli_no_answer(int err);
 
 /* The cluster file that servers of this host are started from; refuses local:DIR with advice. */
@@ -162,10 +169,21 @@ int cli_find_conf(struct cli *c, struct conf **out, char *err, size_t err_len);
 extern atomic_int cli_signal;
 void cli_catch_signals(void);
 
-/* servers.c: asks all servers in parallel; servers that do not answer are marked down. net:
+/* waits.c: tells on stderr for which servers calls of fs wait longer than CLI_SILENCE_NS, until
+ * cli_waits_end() (NULL: does nothing). `command` is kept. NULL: no thread could be started. */
+struct cli_waits *cli_waits_start(struct sheaf *fs, const char *command);
+void cli_waits_end(struct cli_waits *w);
+
+/* servers.c: "server1 (10.0.0.5:7430) does not answer: why, and the remedy", of one that is
+ * down. */
+void cli_server_why(const struct sheaf_server *s, char out[CLI_WHY_MAX]);
+/* Asks all servers in parallel; servers that do not answer are marked down. net:
  * may be NULL. */
 void cli_servers_ask(struct sheaf *fs, struct sheaf_server *s, struct sheaf_server_net *net, int n);
-/* The answers of all n servers, to be freed; NULL after a message. */
+/* A server's answer; fields that are unknown because it is down are null (server_json.c). */
+struct json_object *cli_server_json(const struct sheaf_server *s);
+/* The answers of all n servers, also of those that only the map has; to be freed. NULL after a
+ * message. */
 struct sheaf_server *cli_servers_get(struct cli *c, int *n);
 /* CLI_OK, or CLI_FAILED after one line about the servers that are down and have one of these roles
  * (0: all servers). `effect` follows "does not answer". */
@@ -319,6 +337,10 @@ struct cli_daemon {
 	char message[512];
 	size_t message_len;
 	bool done, ok;
+	/* of cli_daemons_ask(): why the server at its address cannot be used (enum sheaf_down), and
+	 * the pid that it has told, which may be one of another container */
+	int down;
+	pid_t asked_pid;
 };
 
 #define CLI_START_NS (15 * NSEC_PER_SEC) /* time limit for a started server to be ready */
@@ -329,6 +351,9 @@ bool cli_address_is_local(const char *address);
 int cli_lock_servers(const struct conf *conf);
 /* One per target, in the order of the cluster file; finds running ones. NULL: out of memory. */
 struct cli_daemon *cli_daemons_find(const struct conf *conf);
+/* Asks the servers of this host that are not done and have no pid for it, where anything listens at
+ * their addresses. Connects for that and disconnects. An exit status. */
+int cli_daemons_ask(struct cli *c, struct cli_daemon *d, const struct conf *conf);
 void cli_daemons_free(struct cli_daemon *d, size_t n);
 /* Finds a Sheaf program: in the directory of this program, in ../sbin, or by PATH. */
 void cli_find_program(const char *name, char out[CLI_PATH_MAX]);

@@ -2,7 +2,8 @@
  *
  * A running sheafd keeps STORAGE/sheafd.pid. A pid is accepted only if that process is a sheafd
  * with this cluster file and this server on its command line; a pidfd then refers to it, so that a
- * signal cannot reach another process that reused the pid. Blocking; single-threaded. */
+ * signal cannot reach another process that reused the pid. A server whose pid file is missing, or
+ * names another cluster file, is asked for its pid at its address. Blocking; single-threaded. */
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
@@ -65,25 +66,33 @@ static bool is_interface(const struct sockaddr *a)
 	return found;
 }
 
-bool cli_address_is_local(const char *address)
+/* Splits HOST:PORT or [HOST]:PORT; false: it is neither. */
+static bool split_address(const char *address, char host[CONF_ADDR_MAX], char port[16])
 {
-	const struct addrinfo want = { .ai_socktype = SOCK_STREAM };
 	const char *colon = strrchr(address, ':');
-	char host[CONF_ADDR_MAX];
-	struct addrinfo *all;
-	bool local = false;
 	size_t n;
 
-	if (!colon)
+	if (!colon || colon == address)
 		return false;
-	n = MIN((size_t)(colon - address), sizeof(host) - 1);
+	n = MIN((size_t)(colon - address), (size_t)CONF_ADDR_MAX - 1);
 	memcpy(host, address, n);
 	host[n] = 0;
 	if (host[0] == '[' && host[n - 1] == ']') {
 		memmove(host, host + 1, n - 2);
 		host[n - 2] = 0;
 	}
-	if (getaddrinfo(host, NULL, &want, &all))
+	snprintf(port, 16, "%s", colon + 1);
+	return true;
+}
+
+bool cli_address_is_local(const char *address)
+{
+	const struct addrinfo want = { .ai_socktype = SOCK_STREAM };
+	char host[CONF_ADDR_MAX], port[16];
+	struct addrinfo *all;
+	bool local = false;
+
+	if (!split_address(address, host, port) || getaddrinfo(host, NULL, &want, &all))
 		return false;
 	for (struct addrinfo *a = all; a && !local; a = a->ai_next)
 		local = is_loopback_or_any(a->ai_addr) || is_interface(a->ai_addr);
@@ -184,6 +193,89 @@ static void find_running(struct cli_daemon *d, const struct conf *conf)
 	} else if (fd >= 0) {
 		close(fd);
 	}
+}
+
+/* Does anything listen at the address? Local addresses answer at once, unless their queue is
+ * full. */
+static bool is_taken(const char *address)
+{
+	const struct addrinfo want = { .ai_socktype = SOCK_STREAM };
+	char host[CONF_ADDR_MAX], port[16];
+	struct addrinfo *all, *a;
+	bool taken = false;
+
+	if (!split_address(address, host, port) || getaddrinfo(host, port, &want, &all))
+		return false;
+	for (a = all; a && !taken; a = a->ai_next) {
+		int fd = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+		struct pollfd p = { fd, POLLOUT, 0 };
+		socklen_t n = sizeof(int);
+		int error = 0;
+
+		if (fd < 0)
+			continue;
+		if (connect(fd, a->ai_addr, a->ai_addrlen) < 0 && errno != EINPROGRESS)
+			error = errno;
+		else if (poll(&p, 1, CLI_STATUS_MS) == 1)
+			getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n);
+		taken = !error;
+		close(fd);
+	}
+	freeaddrinfo(all);
+	return taken;
+}
+
+/* Is the process a sheafd for this server? Its cluster file may be a copy of ours. */
+static bool is_sheafd_for(pid_t pid, const struct conf_target *t)
+{
+	char path[64], line[2 * CLI_PATH_MAX], id[16];
+	const char *server;
+	size_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/cmdline", pid);
+	n = read_text(path, line, sizeof(line));
+	snprintf(id, sizeof(id), "%u", t->id);
+	server = find_value(line, n, "--server");
+	return strcmp(cli_basename(line), "sheafd") == 0 && server &&
+	       (strcmp(server, t->name) == 0 || strcmp(server, id) == 0);
+}
+
+static void ask_one(struct cli *c, struct cli_daemon *d, int i)
+{
+	struct sheaf_server s = { 0 };
+	int fd;
+
+	if (sheaf_server_status(c->fs, i, CLI_STATUS_MS, &s))
+		return;
+	d->down = s.down;
+	d->asked_pid = s.up ? (pid_t)s.pid : 0;
+	if (!s.up) {
+		cli_server_why(&s, d->message);
+		return;
+	}
+	fd = pidfd_open((pid_t)s.pid, 0);
+	if (fd >= 0 && is_sheafd_for((pid_t)s.pid, d->target)) {
+		d->pid = (pid_t)s.pid;
+		d->pidfd = fd;
+	} else if (fd >= 0) {
+		close(fd);
+	}
+}
+
+int cli_daemons_ask(struct cli *c, struct cli_daemon *d, const struct conf *conf)
+{
+	int status = CLI_OK;
+
+	for (uint32_t i = 0; i < conf->n_targets && !status; i++) {
+		if (!d[i].here || d[i].done || d[i].pid || !is_taken(d[i].target->address))
+			continue;
+		if (!c->fs)
+			status = cli_connect(c);
+		if (!status)
+			ask_one(c, &d[i], (int)i);
+	}
+	cli_disconnect(c); /* before servers stop */
+	return status;
 }
 
 struct cli_daemon *cli_daemons_find(const struct conf *conf)

@@ -51,15 +51,29 @@ void cli_servers_ask(struct sheaf *fs, struct sheaf_server *s, struct sheaf_serv
 
 struct sheaf_server *cli_servers_get(struct cli *c, int *n)
 {
-	struct sheaf_server *s;
+	struct sheaf_server *s = calloc(SHEAF_MAX_SERVERS, sizeof(*s));
+	int before;
 
-	*n = sheaf_server_count(c->fs);
-	s = calloc((size_t)*n + 1, sizeof(*s));
-	if (s)
-		cli_servers_ask(c->fs, s, NULL, *n);
-	else
+	if (!s) {
 		cli_error(c, "out of memory");
+		return NULL;
+	}
+	*n = sheaf_server_count(c->fs);
+	do { /* their answers may tell of servers that the cluster file has not */
+		before = *n;
+		cli_servers_ask(c->fs, s, NULL, before);
+		*n = MIN(sheaf_server_count(c->fs), SHEAF_MAX_SERVERS);
+	} while (*n > before);
 	return s;
+}
+
+void cli_server_why(const struct sheaf_server *s, char out[CLI_WHY_MAX])
+{
+	static const char *const what[] = { "does not answer", "cannot be used" };
+	bool is_silent = s->down == SHEAF_DOWN_REFUSED || s->down == SHEAF_DOWN_SILENT ||
+			 s->down == SHEAF_DOWN_UNREACHABLE;
+
+	snprintf(out, CLI_WHY_MAX, "%s (%s) %s: %s", s->name, s->address, what[!is_silent], s->why);
 }
 
 int cli_servers_check(struct cli *c, const struct sheaf_server *s, int n, unsigned roles,
@@ -75,8 +89,6 @@ int cli_servers_check(struct cli *c, const struct sheaf_server *s, int n, unsign
 		}
 	if (!first)
 		return CLI_OK;
-	return cli_error(c,
-			 "%s (%s) does not answer%s; %d of %d are down, 'sheaf start' starts those "
-			 "of this host",
-			 first->name, first->address, effect, down, n);
+	return cli_error(c, "%s (%s) does not answer%s; %d of %d are down: %s", first->name,
+			 first->address, effect, down, n, first->why);
 }

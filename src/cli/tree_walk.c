@@ -282,15 +282,17 @@ void tree_check(struct tree_walk *w, const char *shown, int err)
 int tree_fail(struct tree_walk *w, const char *shown, bool host, int err)
 {
 	bool full = err == -ENOSPC || err == -EDQUOT;
+	char why[CLI_WHY_MAX] = "no room left on this host";
 
 	if (!host)
 		tree_check(w, shown, err);
 	pthread_mutex_lock(&w->tell);
 	if (!w->progress->stop) { /* otherwise the error is a consequence of stopping */
 		cli_progress_clear(w->progress);
+		if (full && !host)
+			cli_error_text(w->c, err, why);
 		if (full)
-			cli_error(w->c, "%s: %s; nothing more is done", shown,
-				  host ? "no room left on this host" : sheaf_strerror(err));
+			cli_error(w->c, "%s: %s; nothing more is done", shown, why);
 		else if (host)
 			cli_fail_host(w->c, shown, err);
 		else

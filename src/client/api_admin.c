@@ -218,7 +218,7 @@ int sheaf_server_emptied(struct sheaf *fs, int id)
 		return r;
 	if (!s.up || !s.incarnation) {
 		why_set("%s (%s) does not answer", s.name, s.address);
-		return -EHOSTDOWN;
+		return -ETIMEDOUT;
 	}
 	t.roles = s.roles;
 	t.name = wire_text(s.name);

@@ -68,6 +68,10 @@ void api_follow(struct driver *d);
 /* Detects links that broke since the last turn of the loop. */
 void api_poll_links(struct sheaf *fs);
 
+/* Why server i is not up, after a call to it ended with r (-errno); the connection is locked.
+ * Returns an enum sheaf_down. */
+int api_explain_down(struct sheaf *fs, int i, int r, char *why, size_t n);
+
 /* Sets what sheaf_h_dir_after() returns from now on; NULL: nothing. */
 void api_set_dirs_after(const struct wire_dirs_after *a);
 

@@ -149,22 +149,34 @@ static void give_net(struct sheaf *fs, int i, const struct wire_status_res *r,
 	memcpy(out, &net, MIN(out->size, sizeof(net)));
 }
 
-int sheaf_server_net(struct sheaf *fs, int i, int timeout_ms, struct sheaf_server *s,
-		     struct sheaf_server_net *net)
+/* Asks server i, which exists. The answer is in op->res if s->up; to be released. */
+static struct cop *ask_status(struct sheaf *fs, int i, int timeout_ms, struct sheaf_server *s)
 {
+	struct cop *op = api_begin(fs, NULL);
 	const struct conf_target *t;
-	struct cop *op;
+	int r;
 
-	if (i < 0 || i >= sheaf_server_count(fs) || (net && net->size < sizeof(*net)))
-		return -EINVAL;
-	op = api_begin(fs, NULL);
 	t = &fs->b.client->targets[i];
 	*s = (struct sheaf_server){ .id = t->id, .roles = t->roles };
 	snprintf(s->name, sizeof(s->name), "%s", t->name);
 	snprintf(s->address, sizeof(s->address), "%s", t->address);
 	client_ask(op, OP_STATUS, (uint32_t)i, (uint64_t)timeout_ms * NSEC_PER_MSEC);
-	if (api_wait(fs, op) == 0)
+	r = (int)api_wait(fs, op);
+	if (r == 0)
 		take_status(s, &op->res.status);
+	else
+		s->down = api_explain_down(fs, i, r, s->why, sizeof(s->why));
+	return op;
+}
+
+int sheaf_server_net(struct sheaf *fs, int i, int timeout_ms, struct sheaf_server *s,
+		     struct sheaf_server_net *net)
+{
+	struct cop *op;
+
+	if (i < 0 || i >= sheaf_server_count(fs) || (net && net->size < sizeof(*net)))
+		return -EINVAL;
+	op = ask_status(fs, i, timeout_ms, s);
 	if (net)
 		give_net(fs, i, s->up ? &op->res.status : NULL, net);
 	api_release(fs, op);

@@ -156,6 +156,8 @@ static void lose_writes(struct cfile *f)
 void file_unsynced(struct cfile *f, uint32_t index, uint64_t verifier)
 {
 	f->writes[index]++;
+	if (f->unsynced[index] && f->unsynced[index] != verifier)
+		peer_note_failure(&f->c->peers[f->targets[index]], -EIO);
 	if (!f->unsynced[index])
 		f->unsynced[index] = verifier;
 	else if (f->unsynced[index] != verifier)
@@ -355,6 +357,7 @@ static int check_verifiers(struct cop *op, struct syncing *s)
 		/* every reply, even an error, has the server's current verifier */
 		if (c->verifier && f->unsynced[i] && c->verifier != f->unsynced[i]) {
 			lose_writes(f);
+			peer_note_failure(c->peer, -EIO);
 			if (s->how == FLUSH) /* data written since are still there */
 				f->unsynced[i] = c->verifier;
 		}

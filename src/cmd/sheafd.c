@@ -261,6 +261,7 @@ static int start(struct daemon_opts *o, struct conf **conf, struct server **s, u
 	if (!r) {
 		catch_signals();
 		so.conf = *conf;
+		so.was_unclean = cli_pid_read(&(*conf)->targets[*target]) != 0;
 		so.target = *target;
 		r = start_soon(&so, s, err, err_len);
 	}
@@ -306,6 +307,12 @@ int main(int argc, char **argv)
 	t = &conf->targets[target];
 	log_set_level(o.level);
 	log_info("sheafd", "%s serves %s on %s", t->name, t->storage, t->address);
+	if (server_was_unclean(s))
+		log_error("sheafd",
+			  "the last stop of %s was not clean: it crashed, was killed, or its host "
+			  "failed; data that no fsync covered may be lost, and their writers get "
+			  "EIO from the next fsync or close",
+			  t->name);
 	if (t->metrics[0] && metrics_start(s, t->metrics))
 		log_warn("sheafd", "metrics address %s cannot be used: continuing without metrics",
 			 t->metrics);

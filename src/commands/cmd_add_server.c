@@ -282,7 +282,7 @@ static int publish(struct adding *a)
 	struct sheaf_server s = { 0 };
 	int r;
 
-	sheaf_disconnect(a->c->fs); /* this connection does not know the new server */
+	cli_disconnect(a->c); /* this connection does not know the new server */
 	if (cli_connect(a->c))
 		return CLI_FAILED;
 	r = sheaf_server_status(a->c->fs, (int)a->id, 5 * CLI_STATUS_MS, &s);

@@ -49,6 +49,11 @@ static int report(struct cli *c, const struct cli_daemon *all, size_t n, size_t 
 	int same;
 
 	cli_log_path(log, d->target);
+	if (d->asked_pid) {
+		printf("%s (%s) is already running, pid %d of another container\n", name,
+		       d->target->address, d->asked_pid);
+		return CLI_OK;
+	}
 	if (d->ok) {
 		printf("%s (%s) is up, pid %d\n", name, d->target->address, d->pid);
 		return CLI_OK;
@@ -87,7 +92,7 @@ static bool answers(struct cli *c, const struct cli_daemon *d, size_t i)
 
 static void spawn(struct cli_daemon *d, const struct conf *conf)
 {
-	d->done = !d->here || d->pid || is_foreign(d) || cli_daemon_spawn(d, conf);
+	d->done = !d->here || d->pid || d->asked_pid || is_foreign(d) || cli_daemon_spawn(d, conf);
 }
 
 /* Servers that were running before must answer; one that has ended is started. */
@@ -120,7 +125,11 @@ static int check_running(struct cli *c, struct cli_daemon *d, const struct conf 
 static int start_all(struct cli *c, struct cli_daemon *d, const struct conf *conf)
 {
 	size_t n_here = 0, n_running = 0;
-	int status = CLI_OK;
+	int status;
+
+	for (uint32_t i = 0; i < conf->n_targets; i++)
+		d[i].done = d[i].here && !d[i].pid && is_foreign(&d[i]);
+	status = cli_daemons_ask(c, d, conf);
 
 	for (uint32_t i = 0; i < conf->n_targets; i++) {
 		n_here += d[i].here;
@@ -130,7 +139,7 @@ static int start_all(struct cli *c, struct cli_daemon *d, const struct conf *con
 	if (!n_here)
 		return cli_error(c, "no server of %s has an address of this host", conf->path);
 	if (n_running)
-		status = check_running(c, d, conf);
+		status |= check_running(c, d, conf);
 	cli_daemons_wait(d, conf->n_targets, CLI_START_NS);
 	for (uint32_t i = 0; i < conf->n_targets; i++)
 		if (d[i].here && d[i].pidfd < 0)

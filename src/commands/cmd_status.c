@@ -3,10 +3,12 @@
  * Threads: those of cli_servers_ask(). Between two samples the command sleeps in ppoll().
  * Errors: a server that does not answer is down. A watch ends when its output cannot be written. */
 #include <json-c/json.h>
+#include <mntent.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -15,7 +17,6 @@
 #define WATCH_S 2.0 /* seconds between two samples */
 #define WATCH_MIN_S 0.1
 #define WATCH_MAX_S 86400.0
-#define RATES 3 /* columns that --watch adds */
 
 enum { OPT_JSON, OPT_WATCH };
 
@@ -27,7 +28,8 @@ struct sample {
 	int n;
 	struct sheaf_server *now, *before; /* before the first sample all are down */
 	struct sheaf_server_net *net; /* of the last sample; no rows before */
-	/* by server: the incarnation last compared with the map; whether the map has another */
+	/* with room for SHEAF_MAX_SERVERS; by server: the incarnation last compared with the map,
+	 * and whether the map has another */
 	uint64_t compared[SHEAF_MAX_SERVERS];
 	bool other_storage[SHEAF_MAX_SERVERS];
 };
@@ -136,57 +138,77 @@ static uint64_t links_over(const struct sheaf_server_net *net, const char *route
 	return 0;
 }
 
+/* ---- mounts of this host ---- */
+
+#define WAITS_TEXT 8192
+
+/* What the daemon of a mount waits for; "": nothing, or it does not tell. Any user may listen at
+ * the address of a mount that has no daemon, so the answer counts only if root or this user sent
+ * it. */
+static void ask_mount(const char *dir, char out[WAITS_TEXT])
+{
+	uid_t who;
+	int fd = mount_reach(dir, 1, &who);
+	ssize_t n = -1;
+
+	if (fd >= 0 && (who == 0 || who == geteuid()) && send(fd, "waits", 5, MSG_NOSIGNAL) == 5)
+		n = recv(fd, out, WAITS_TEXT - 1, 0); /* one message */
+	out[MAX(n, 0)] = 0;
+	if (fd >= 0)
+		close(fd);
+}
+
+/* One line of a daemon's answer, of a server that its requests wait for. */
+static void show_wait(const char *dir, const char *line, struct json_object *list)
+{
+	unsigned long long waited, left;
+	char name[32], address[128], text[WAITS_TEXT];
+	struct json_object *o;
+	int at = 0;
+
+	if (sscanf(line, "%31s %127s %llu %llu %n", name, address, &waited, &left, &at) < 4 || !at)
+		return;
+	if (!list) {
+		snprintf(text, sizeof(text),
+			 "mount %s waits for %s (%s): %llu s so far, %llu s left: %s", dir, name,
+			 address, waited, left, line + at);
+		cli_put_name(stdout, text);
+		putchar('\n');
+		return;
+	}
+	o = json_object_new_object();
+	json_object_object_add(o, "mount", cli_json_name(dir));
+	cli_json_text(o, "server", name);
+	cli_json_text(o, "address", address);
+	cli_json_uint(o, "waited_s", waited);
+	cli_json_uint(o, "left_s", left);
+	json_object_object_add(o, "why", cli_json_name(line + at));
+	json_object_array_add(list, o);
+}
+
+/* The servers that mounts of this cluster file wait for; list NULL: prints them. */
+static void show_mounts(const struct sample *l, struct json_object *list)
+{
+	FILE *f = l->conf ? setmntent("/proc/self/mounts", "re") : NULL;
+	char text[WAITS_TEXT], *line, *rest;
+	struct mntent *m;
+
+	while (f && (m = getmntent(f))) {
+		if (strcmp(m->mnt_type, "fuse.sheaf") != 0 || strcmp(m->mnt_fsname, l->conf) != 0)
+			continue;
+		ask_mount(m->mnt_dir, text);
+		for (line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+			show_wait(m->mnt_dir, line, list);
+	}
+	if (f)
+		endmntent(f);
+}
+
 /* ---- JSON and text output ---- */
 
 static void add_number(struct json_object *o, const char *key, bool known, uint64_t v)
 {
 	json_object_object_add(o, key, known ? json_object_new_uint64(v) : NULL);
-}
-
-/* Fields that are unknown because the server is down are null. */
-static struct json_object *server_json(const struct sheaf_server *s)
-{
-	struct json_object *o = json_object_new_object(), *roles = json_object_new_array();
-	bool up = s->up;
-
-	if (s->roles & ROLE_META)
-		json_object_array_add(roles, json_object_new_string("meta"));
-	if (s->roles & ROLE_DATA)
-		json_object_array_add(roles, json_object_new_string("data"));
-	cli_json_text(o, "name", s->name);
-	cli_json_text(o, "address", s->address);
-	cli_json_bool(o, "up", up);
-	add_number(o, "pid", up, s->pid);
-	json_object_object_add(o, "roles", roles);
-	json_object_object_add(
-		o, "uptime_s",
-		up ? json_object_new_double((double)s->uptime_ns / (double)NSEC_PER_SEC) : NULL);
-	add_number(o, "rss_bytes", up, s->rss_bytes);
-	add_number(o, "anon_bytes", up, s->anon_bytes);
-	add_number(o, "requests", up, s->requests);
-	add_number(o, "in_service", up, s->in_service);
-	add_number(o, "clients", up, s->links);
-	add_number(o, "sessions", up, s->sessions);
-	add_number(o, "load", up, s->load);
-	add_number(o, "outstanding_bytes", up, s->pool_bytes - s->pool_free);
-	add_number(o, "space_total", up, s->space_total);
-	add_number(o, "space_avail", up, s->space_avail);
-	add_number(o, "pool_bytes", up, s->pool_bytes);
-	add_number(o, "pool_free", up, s->pool_free);
-	add_number(o, "pool_waits", up, s->pool_waits);
-	add_number(o, "bad_links", up, s->bad_links);
-	add_number(o, "refused", up, s->refused);
-	add_number(o, "slow_inline", up, s->slow_inline);
-	add_number(o, "disk_inline", up, s->disk_inline);
-	add_number(o, "disk_handed", up, s->disk_handed);
-	add_number(o, "bytes_read", up, s->bytes_read);
-	add_number(o, "bytes_written", up, s->bytes_written);
-	add_number(o, "accesses_requested", up, s->accesses_requested);
-	add_number(o, "accesses_performed", up, s->accesses_performed);
-	add_number(o, "accesses_merged", up, s->accesses_merged);
-	add_number(o, "vain_bytes", up, s->vain_bytes);
-	add_number(o, "read_modify_writes", up, s->read_modify_writes);
-	return o;
 }
 
 static struct json_object *counts_json(const struct sheaf_net_counts *n)
@@ -248,7 +270,7 @@ static void print_json(const struct sample *l)
 	int form = l->watch ? JSON_C_TO_STRING_PLAIN : JSON_C_TO_STRING_PRETTY;
 
 	for (int i = 0; i < l->n; i++) {
-		s = server_json(&l->now[i]);
+		s = cli_server_json(&l->now[i]);
 		cli_json_bool(s, "other_storage", l->other_storage[i]);
 		add_routes_json(s, &l->net[i], l->now[i].up);
 		if (l->watch)
@@ -256,6 +278,11 @@ static void print_json(const struct sample *l)
 		json_object_array_add(list, s);
 	}
 	json_object_object_add(o, "servers", list);
+	if (!l->watch) {
+		list = json_object_new_array();
+		show_mounts(l, list);
+		json_object_object_add(o, "mount_waits", list);
+	}
 	json_object_object_add(o, "conf", l->conf ? cli_json_name(l->conf) : NULL);
 	if (l->watch)
 		cli_json_int(o, "time", time(NULL));
@@ -267,8 +294,6 @@ static void add_rates(struct cli_table *t, const struct sample *l, int i)
 	char read[40], written[40];
 	struct rates r;
 
-	if (!l->watch)
-		return;
 	if (!find_rates(l, i, &r)) {
 		cli_table_add(t, "-\t-\t-");
 		return;
@@ -278,16 +303,27 @@ static void add_rates(struct cli_table *t, const struct sample *l, int i)
 	cli_table_add(t, "%.*f\t%s\t%s", r.requests < 10 ? 1 : 0, r.requests, read, written);
 }
 
+static void state_text(const struct sample *l, int i, char *out, size_t n)
+{
+	const struct sheaf_server *s = &l->now[i];
+
+	if (!s->up && s->down)
+		snprintf(out, n, "down: %s", sheaf_down_name(s->down));
+	else
+		snprintf(out, n, "%s",
+			 !s->up		     ? "?" :
+			 l->other_storage[i] ? "up, other storage" :
+					       "up");
+}
+
 static void add_row(struct cli_table *t, const struct sample *l, int i)
 {
 	static const char *const roles[] = { "-", "meta", "data", "meta,data" };
 	const struct sheaf_server *s = &l->now[i];
-	char uptime[32], memory[32], avail[32], total[32], route[256];
+	char uptime[32], memory[32], avail[32], total[32], route[256], state[48];
 
-	cli_table_add(t, "%s\t%s\t%s", s->name, s->address,
-		      !s->up		  ? l->asked ? "down" : "?" :
-		      l->other_storage[i] ? "up, other storage" :
-					    "up");
+	state_text(l, i, state, sizeof(state));
+	cli_table_add(t, "%s\t%s\t%s", s->name, s->address, state);
 	cli_duration(uptime, sizeof(uptime), s->uptime_ns);
 	format_size(memory, sizeof(memory), s->anon_bytes); /* excludes the files that it serves */
 	format_size(avail, sizeof(avail), s->space_avail);
@@ -299,19 +335,44 @@ static void add_row(struct cli_table *t, const struct sample *l, int i)
 			      s->links, avail, total, route);
 	else
 		cli_table_add(t, "-\t%s\t-\t-\t-\t-\t-\t-", roles[s->roles & 3]);
-	add_rates(t, l, i);
+}
+
+/* The columns that change from sample to sample, within 80 columns. */
+static int print_watched(const struct sample *l, FILE *f)
+{
+	static const char *const heads[] = { "SERVER", "STATE",	  ">CLIENTS", ">FREE",
+					     ">REQ/S", ">READ/S", ">WRITE/S" };
+	struct cli_table t;
+
+	cli_table_init(&t, heads, ARRAY_LEN(heads));
+	for (int i = 0; i < l->n; i++) {
+		const struct sheaf_server *s = &l->now[i];
+		char avail[32], state[48];
+
+		state_text(l, i, state, sizeof(state));
+		format_size(avail, sizeof(avail), s->space_avail);
+		cli_table_add(&t, "%.14s\t%.20s", s->name, state);
+		if (s->up)
+			cli_table_add(&t, "%u\t%s", s->links, avail);
+		else
+			cli_table_add(&t, "-\t-");
+		add_rates(&t, l, i);
+	}
+	return cli_table_print(&t, f);
 }
 
 static int print_table(const struct sample *l, FILE *f)
 {
-	static const char *const heads[] = { "SERVER",	"ADDRESS", "STATE",	">PID",	    "ROLES",
-					     ">UPTIME", ">MEMORY", ">REQUESTS", ">CLIENTS", ">FREE",
-					     "ROUTE",	">REQ/S",  ">READ/S",	">WRITE/S" };
+	static const char *const heads[] = { "SERVER",	 "ADDRESS", "STATE",   ">PID",
+					     "ROLES",	 ">UPTIME", ">MEMORY", ">REQUESTS",
+					     ">CLIENTS", ">FREE",   "ROUTE" };
 	struct cli_table t;
 
 	if (!l->n)
 		return 0;
-	cli_table_init(&t, heads, ARRAY_LEN(heads) - (l->watch ? 0 : RATES));
+	if (l->watch)
+		return print_watched(l, f);
+	cli_table_init(&t, heads, ARRAY_LEN(heads));
 	for (int i = 0; i < l->n; i++)
 		add_row(&t, l, i);
 	return cli_table_print(&t, f);
@@ -383,14 +444,25 @@ static bool sleep_until(uint64_t end)
 	return !cli_signal && r <= 0;
 }
 
+/* Asks all servers, also those that only the map has and the answers tell of. */
+static void ask(struct cli *c, struct sample *l)
+{
+	int n = l->n;
+
+	cli_servers_ask(c->fs, l->now, l->net, n);
+	l->n = MIN(sheaf_server_count(c->fs), SHEAF_MAX_SERVERS);
+	if (l->n > n)
+		cli_servers_ask(c->fs, l->now, l->net, l->n);
+	compare_storage(c, l);
+}
+
 static void sample_again(struct cli *c, struct sample *l)
 {
 	struct sheaf_server *old = l->before;
 
 	l->before = l->now;
 	l->now = old;
-	cli_servers_ask(c->fs, l->now, l->net, l->n);
-	compare_storage(c, l);
+	ask(c, l);
 }
 
 /* Runs until SIGINT (exit status 0), another signal, or until the reader of stdout is gone. */
@@ -436,24 +508,44 @@ static void servers_from_conf(const struct conf *conf, struct sheaf_server *s)
 	}
 }
 
+/* One line for each reason: the first server that has it, how many others, and the remedy. */
+static int explain_down(struct cli *c, const struct sample *l)
+{
+	int status = CLI_OK;
+
+	for (int i = 0; i < l->n; i++) {
+		const struct sheaf_server *s = &l->now[i];
+		int more = 0, earlier = 0;
+		char others[40] = "";
+
+		for (int k = 0; !s->up && k < l->n; k++)
+			if (k != i && !l->now[k].up && strcmp(l->now[k].why, s->why) == 0)
+				*(k < i ? &earlier : &more) += 1;
+		if (s->up || earlier)
+			continue;
+		if (more)
+			snprintf(others, sizeof(others), " and %d more", more);
+		status = cli_error(c, "%s (%s)%s %s down: %s", s->name, s->address, others,
+				   more ? "are" : "is", s->why);
+	}
+	return status;
+}
+
 /* Takes and prints one sample. */
 static int show(struct cli *c, struct sample *l)
 {
-	int up, status = CLI_OK;
+	int status = CLI_OK;
 
-	if (l->asked) {
-		cli_servers_ask(c->fs, l->now, l->net, l->n);
-		compare_storage(c, l);
-	}
-	up = count_up(l);
+	if (l->asked)
+		ask(c, l);
 	if (c->opt[OPT_JSON])
 		print_json(l);
 	else if (print_table(l, stdout))
 		status = cli_error(c, "out of memory");
-	if (l->asked && up < l->n)
-		status = cli_error(
-			c, "%d of %d servers are down; 'sheaf start' starts those of this host",
-			l->n - up, l->n);
+	if (!c->opt[OPT_JSON])
+		show_mounts(l, NULL);
+	if (l->asked && count_up(l) < l->n)
+		status = explain_down(c, l);
 	for (int i = 0; i < l->n; i++)
 		if (l->other_storage[i])
 			status = cli_error(
@@ -487,9 +579,9 @@ static int look_at(struct cli *c, const struct conf *conf, struct sample *l, uin
 
 	l->asked = c->fs != NULL;
 	l->n = c->fs ? sheaf_server_count(c->fs) : conf ? (int)conf->n_targets : 0;
-	l->now = calloc((size_t)l->n + 1, sizeof(*l->now));
-	l->before = calloc((size_t)l->n + 1, sizeof(*l->before));
-	l->net = calloc((size_t)l->n + 1, sizeof(*l->net));
+	l->now = calloc(SHEAF_MAX_SERVERS, sizeof(*l->now));
+	l->before = calloc(SHEAF_MAX_SERVERS, sizeof(*l->before));
+	l->net = calloc(SHEAF_MAX_SERVERS, sizeof(*l->net));
 	if (!l->now || !l->before || !l->net)
 		return cli_error(c, "out of memory");
 	if (conf && !c->fs)

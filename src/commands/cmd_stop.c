@@ -37,20 +37,24 @@ static int report(struct cli *c, struct cli_daemon *d, uint64_t end)
 
 	cli_pid_path(pid_path, t);
 	cli_log_path(log, t);
+	if (!d->pid && d->asked_pid)
+		return cli_error(c,
+				 "%s (%s) runs as pid %d, which is no sheafd of this host: stop it "
+				 "in its container",
+				 t->name, t->address, d->asked_pid);
+	if (!d->pid && d->down && d->down != SHEAF_DOWN_OTHER && d->down != SHEAF_DOWN_STRANGER)
+		return cli_error(c, "not stopped: %s", d->message);
 	if (!d->pid) {
-		if (kill(cli_pid_read(t), 0) < 0 && errno == ESRCH) /* stale pid file */
-			unlink(pid_path);
-		printf("%s (%s) is not running\n", t->name, t->address);
+		printf("%s (%s) is not running%s\n", t->name, t->address,
+		       d->down ? "; another program has its address" : "");
 		return CLI_OK;
 	}
 	if (!has_ended(d, end))
 		return cli_error(c, "%s: pid %d is still stopping after %u s; see %s", t->name,
 				 d->pid, (unsigned)(STOP_NS / NSEC_PER_SEC), log);
-	if (access(pid_path, F_OK) == 0) {
-		unlink(pid_path);
+	if (access(pid_path, F_OK) == 0) /* it stays: the next start reports it in the log */
 		return cli_error(c, "%s: pid %d ended without a clean stop; see %s", t->name,
 				 d->pid, log);
-	}
 	printf("%s (%s) has stopped\n", t->name, t->address);
 	return CLI_OK;
 }
@@ -92,6 +96,8 @@ static int run_stop(struct cli *c)
 		status = cli_error(c, "out of memory");
 	else
 		status = skip_hidden(c, d, conf->n_targets);
+	if (d)
+		status |= cli_daemons_ask(c, d, conf);
 	for (uint32_t i = 0; d && i < conf->n_targets; i++)
 		if (d[i].pid)
 			status |= send_term(c, &d[i]);

@@ -66,8 +66,8 @@ static int resolve(const char *address, bool passive, struct addrinfo **out)
 	if (r == EAI_MEMORY)
 		return -ENOMEM;
 	if (r == EAI_AGAIN)
-		return -EHOSTUNREACH; /* the resolver does not answer */
-	return r ? -EADDRNOTAVAIL : 0;
+		return -EHOSTDOWN; /* the resolver does not answer */
+	return r ? -EDESTADDRREQ : 0;
 }
 
 static void set_flag(int fd, int level, int option)
@@ -224,6 +224,10 @@ static void explain_listen(const char *address, int r, char *err, size_t err_len
 		break;
 	case -EADDRNOTAVAIL:
 		text = "is not an address of this host: correct it in the cluster file";
+		break;
+	case -EDESTADDRREQ:
+	case -EHOSTDOWN:
+		text = "has a host name that cannot be resolved: correct it in the cluster file";
 		break;
 	case -EINVAL:
 		text = "is not of the form HOST:PORT: correct it in the cluster file";

@@ -251,6 +251,8 @@ static int begin(struct mount *m)
 
 /* ---- serving and stopping ---- */
 
+#define LOOK_MS 1000 /* between two looks for servers that requests wait for */
+
 /* Serves until a signal, an unmount or a successor; true: a successor has the mount. */
 static bool serve(struct mount *m, int control)
 {
@@ -260,8 +262,12 @@ static bool serve(struct mount *m, int control)
 	bool gone = false;
 
 	while (!gone) {
-		if (poll(p, ARRAY_LEN(p), -1) < 0)
+		int n = poll(p, ARRAY_LEN(p), LOOK_MS);
+
+		if (n <= 0) {
+			waits_look(m);
 			continue;
+		}
 		if (p[0].revents || p[1].revents)
 			break;
 		if (p[2].revents)

@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 
 #include "base/base.h"
+#include "sheaf_admin.h"
 #include "sheaf_handle.h"
 
 #define REQUEST_MAX MIB /* bytes of one read or write of the kernel, at most */
@@ -169,6 +170,8 @@ struct lookup_memo {
 	struct stat st;
 };
 
+#define WAITS_MAX 16
+
 struct mount {
 	struct mount_opts o;
 	struct sheaf *fs;
@@ -194,6 +197,8 @@ struct mount {
 	struct lookup_memo lookup_memos[LOOKUP_MEMOS];
 	_Atomic uint64_t n_answered; /* answers to requests other than lookup and getattr */
 	_Atomic uint64_t n_xattr_sets; /* extended attributes set */
+	struct sheaf_wait waits[WAITS_MAX]; /* servers that requests waited for at the last look */
+	int n_waits;
 };
 
 /* The requests of the kernel that are served, each by a function op_NAME. */
@@ -384,5 +389,12 @@ bool takeover_commit(void); /* ready to serve; true: the old daemon ends */
 int control_listen(const char *dir, bool waits);
 /* Serves one connection. True: a new daemon has taken over; this one must send nothing more. */
 bool control_serve(struct mount *m, int listener);
+
+/* ---- mount_waits.c; in the main thread ---- */
+
+/* Logs the servers that requests have begun to wait for, and those that they wait for no more. */
+void waits_look(struct mount *m);
+/* Sends a line for each server that is waited for: name, address, seconds waited and left, why. */
+void waits_tell(struct mount *m, int to);
 
 #endif

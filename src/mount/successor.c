@@ -294,6 +294,8 @@ bool control_serve(struct mount *m, int listener)
 		m->read_only = word[1] == 'o';
 		send(fd, "ok", 2, MSG_NOSIGNAL);
 	}
+	if (strcmp(word, "waits") == 0)
+		waits_tell(m, fd);
 	if (strcmp(word, "wait") != 0) /* a waiting peer sees our exit as a close */
 		close(fd);
 	return gone;

@@ -127,8 +127,14 @@ fuse_req_t req_take(struct worker *w)
 
 bool is_network_error(int r)
 {
-	return r == -ETIMEDOUT || r == -ECONNREFUSED || r == -ECONNRESET || r == -EHOSTUNREACH ||
-	       r == -ENETUNREACH || r == -EPIPE || r == -ENOTCONN || r == -ESHUTDOWN;
+	static const int errors[] = { ETIMEDOUT,   ECONNREFUSED, ECONNRESET,   EHOSTUNREACH,
+				      ENETUNREACH, EPIPE,	 ENOTCONN,     ESHUTDOWN,
+				      EHOSTDOWN,   EDESTADDRREQ, EKEYREJECTED, EREMCHG };
+
+	for (size_t i = 0; i < ARRAY_LEN(errors); i++)
+		if (r == -errors[i])
+			return true;
+	return false;
 }
 
 bool req_answer(struct worker *w, int r)

@@ -368,6 +368,7 @@ void peer_call(struct peer *p, struct call *c, struct req *q)
 	c->peer = p;
 	c->q = q;
 	c->slot = NO_SLOT;
+	c->queued_at = loop_of(p)->now;
 	c->counted_bytes = 0;
 	c->sent = c->is_cancelled = c->is_retracting = c->sends_again = false;
 	c->status = 0;
@@ -539,6 +540,8 @@ static int answered(struct call *c, const struct wire_rep_head *h, struct xdr *x
 			     !error && (!wire_op_rows[c->op].res(x, c->res) || xdr_left(x));
 	if (is_garbage)
 		error = -EBADMSG;
+	if (error)
+		peer_note_failure(p, error);
 	c->head = *h;
 	c->in = m;
 	c->verifier = h->verifier;

@@ -174,6 +174,7 @@ static const struct cause {
 	{ -EPROTO, LINK_CONNECTING, LINK_UP, true, REFUSED_PROTOCOL, NULL },
 	{ -EBADMSG, LINK_CONNECTING, LINK_UP, true, REFUSED_PROTOCOL, NULL },
 	{ -EXDEV, LINK_CONNECTING, LINK_UP, true, REFUSED_CLUSTER, NULL },
+	{ -EREMCHG, LINK_CONNECTING, LINK_UP, true, REFUSED_CLUSTER, NULL },
 	{ -EPROTONOSUPPORT, LINK_CONNECTING, LINK_UP, true, REFUSED_CLUSTER, NULL },
 	{ -EKEYREJECTED, LINK_CONNECTING, LINK_UP, true, REFUSED_KEY, NULL },
 	{ -ENOBUFS, LINK_CONNECTING, LINK_UP, true, REFUSED_LIMIT, "it does not read its replies" },
@@ -219,6 +220,8 @@ static void begin_close(struct link *l, int error, bool now)
 
 	l->state = LINK_CLOSING;
 	l->error = error;
+	if (l->dialled)
+		l->peer->failed_at = state;
 	if (state < LINK_UP)
 		--*(l->dialled ? &n->n_dialling : &n->n_unproven);
 	log_close(l, error, state);
@@ -459,8 +462,10 @@ static int on_challenge(struct link *l, struct msg *m)
 	struct wire_response r;
 	uint8_t mac[MAC_BYTES];
 
-	if (!decode(m, XDR_ANY(xdr_wire_challenge), &c) || c.version != SHEAF_VERSION)
+	if (!decode(m, XDR_ANY(xdr_wire_challenge), &c))
 		return -EPROTO;
+	if (c.version != SHEAF_VERSION)
+		return -EPROTONOSUPPORT;
 	handshake_mac(l, "server", c.nonce, mac);
 	if (!mac_equal(mac, c.mac))
 		return -EKEYREJECTED;
@@ -515,18 +520,28 @@ static int on_response(struct link *l, struct msg *m)
 	return send_value(l, FRAME_WELCOME, XDR_ANY(xdr_wire_welcome), &w);
 }
 
+/* Dialler: keeps the server's words. EXDEV, of a handshake, gets a text of its own. */
+static int on_refusal(struct link *l, const struct wire_welcome *w)
+{
+	struct peer *p = l->peer;
+
+	snprintf(p->refusal, sizeof(p->refusal), "%.*s", (int)w->reason.len,
+		 (const char *)w->reason.p);
+	if (!routes_has_next(&p->routes))
+		log_warn("net", "%s refused the link: %s", p->address, p->refusal);
+	if (w->status == EXDEV)
+		return -EREMCHG;
+	return w->status > 0 && w->status < 4096 ? -w->status : -EPROTO;
+}
+
 static int on_welcome(struct link *l, struct msg *m)
 {
 	struct wire_welcome w;
 
 	if (!decode(m, XDR_ANY(xdr_wire_welcome), &w))
 		return -EPROTO;
-	if (w.status) {
-		if (!routes_has_next(&l->peer->routes))
-			log_warn("net", "%s refused the link: %.*s", l->peer->address,
-				 (int)w.reason.len, (const char *)w.reason.p);
-		return w.status > 0 && w.status < 4096 ? -w.status : -EPROTO;
-	}
+	if (w.status)
+		return on_refusal(l, &w);
 	if (l->state != LINK_WAIT_WELCOME)
 		return -EPROTO;
 	l->verifier = w.verifier;

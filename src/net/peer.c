@@ -165,6 +165,7 @@ static bool session_step(struct req *q)
 	p->state = PEER_UP;
 	p->backoff_ms = 0;
 	p->last_error = 0;
+	p->refusal[0] = 0;
 	peer_release_cancelled(p);
 	if (restarted) /* send a PING soon, so that the server does not wait longer for claims */
 		p->last_traffic = 0;
@@ -221,9 +222,11 @@ static bool is_final(const struct peer *p, int error)
 {
 	switch (error) {
 	case -EKEYREJECTED:
-	case -EXDEV:
+	case -EREMCHG:
 	case -EPROTONOSUPPORT:
 		return true;
+	case -EDESTADDRREQ: /* no such name; a server that was reached before may be again */
+		return p->role == LINK_CLIENT && !p->boot;
 	case -ENONET: /* the server may have RDMA again soon */
 		return !p->net->rdma.device;
 	}
@@ -353,6 +356,14 @@ static bool exposes_memory(const struct peer *p)
 		if (container_of(d, struct call, desc)->peer == p)
 			return true;
 	return false;
+}
+
+void peer_note_failure(struct peer *p, int error)
+{
+	if (error != -EIO && error != -ENOSPC && error != -EDQUOT && error != -EROFS)
+		return;
+	p->failed = error;
+	p->failed_time = loop_of(p)->now;
 }
 
 /* ---- life ---- */

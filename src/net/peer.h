@@ -41,6 +41,7 @@ struct call {
 	struct net_desc desc;
 	uint32_t slot, sequence;
 	uint32_t map_version; /* sent with the request */
+	uint64_t queued_at; /* loop time of peer_call() */
 	uint64_t sent_at;
 	bool sent;
 	bool is_cancelled; /* ends with `status` when the peer confirms */
@@ -119,6 +120,10 @@ struct peer {
 	struct wire_void_args ping_args;
 	struct wire_void_res ping_res;
 	int last_error; /* why the peer is not up */
+	int failed; /* the last error of its disk or space that it answered with, or 0 */
+	uint64_t failed_time; /* loop time of that */
+	uint32_t failed_at; /* enum link_state: how far the last link came that failed */
+	char refusal[128]; /* the server's words for last_error, or "" */
 	bool keep_alive; /* renew the lease when idle */
 	bool unclaimed; /* claims ended without an answer: the owner has to claim again */
 	void *owner;
@@ -158,6 +163,8 @@ void peer_call(struct peer *p, struct call *c, struct req *q);
 /* Ends all calls with -ESHUTDOWN, later ones too, and closes the link, unless others use it. The
  * session stays as it is, for peer_resume() or for another process. */
 void peer_halt(struct peer *p);
+/* Notes an error for sheaf_failed_server(): the disk or the space of this server is the cause. */
+void peer_note_failure(struct peer *p, int error);
 void peer_connect(struct peer *p); /* makes its session at once, not with the first call */
 /* Resumes the session at once, not with the next call; also one taken over from another process. */
 void peer_resume(struct peer *p);

@@ -71,7 +71,7 @@ const char *route_reason(int error)
 		{ 0, "" },
 		{ -ECONNREFUSED, "connection refused" },
 		{ -EOPNOTSUPP, "switched off" },
-		{ -EXDEV, "another server answers there" },
+		{ -EREMCHG, "another server answers there" },
 		{ -EKEYREJECTED, "the proof of the key was wrong" },
 		{ -EPROTO, "no answer of a Sheaf server" },
 		{ -ETIMEDOUT, "the handshake timed out" },

@@ -136,9 +136,28 @@ static uint32_t credit(const struct sreq *s)
 	return busy ? BUSY_SLOTS : SESSION_SLOTS;
 }
 
+/* Counts a request that failed for lack of space; the log has one line a minute. */
+static void note_no_space(struct sreq *s)
+{
+	struct server *srv = s->srv;
+	uint64_t now = srv->loop->now;
+
+	if (srv->no_space++ && now - srv->no_space_logged_at < NO_SPACE_TELL_NS)
+		return;
+	srv->no_space_logged_at = now;
+	log_warn("server",
+		 "no space left in %s: refused a %s of %s; remove files, or add a server with "
+		 "'sheaf add-server'",
+		 srv->self->storage, s->row->wire->name, s->link->host);
+}
+
 void sreq_answer(struct sreq *s)
 {
 	int error = s->q.error;
+
+	/* SETXATTR: mostly the limit of one inode, not a full disk; other requests tell of that */
+	if ((error == -ENOSPC || error == -EDQUOT) && s->head.op != OP_SETXATTR)
+		note_no_space(s);
 
 	log_at(LOG_DEBUG, "server", s->head.trace, "%s of %s: %s after %llu us", s->row->wire->name,
 	       s->link->host, error_text(error),

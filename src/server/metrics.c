@@ -196,6 +196,11 @@ static void write_counts(FILE *f, struct server *s)
 	value(f, "pool_waits_total", "counter",
 	      "Windows that waited for buffers with room in their client's share.",
 	      s->pool.n_waits);
+	value(f, "no_space_total", "counter", "Requests that failed for lack of space.",
+	      s->no_space);
+	value(f, "unclean_start", "gauge",
+	      "1: the last stop was a crash, so data that no fsync covered may be lost.",
+	      s->was_unclean);
 	write_disk(f, s);
 	if (s->meta)
 		value(f, "meta_slow_reads_total", "counter", "Metadata reads that took over 1 ms.",

@@ -218,6 +218,7 @@ int server_start(const struct server_opts *o, struct server **out, char *err, si
 	err[0] = 0;
 	s->loop = o->loop;
 	s->conf = s->auth_conf = o->conf;
+	s->was_unclean = o->was_unclean;
 	s->target = o->target;
 	s->max_removing = o->limits.removing ? o->limits.removing : MAX_REMOVING;
 	s->self = &o->conf->targets[o->target];
@@ -319,6 +320,11 @@ void server_drain(struct server *s)
 	list_for_each(q, &s->loop->all, all) /* the other target may be stopping, too */
 		if ((f = fetch_of(s, q)))
 			fetch_cancel(f);
+}
+
+bool server_was_unclean(const struct server *s)
+{
+	return s->was_unclean;
 }
 
 bool server_idle(const struct server *s)

@@ -29,6 +29,7 @@ struct server_opts {
 	/* outside of the simulation: measure the cost of moving bytes, and guard copies from
 	 * mappings of files that may be cut */
 	bool measure;
+	bool was_unclean; /* the last stop was no clean one; for the metrics */
 	const struct sieve_costs
 		*costs; /* for tests: of disk accesses; NULL: measured, or defaults */
 };
@@ -61,6 +62,7 @@ void server_reread(struct server *s, const struct conf *c, const uint8_t client_
 /* Stops accepting requests: new ones get no reply, and clients retransmit them after the
  * restart. */
 void server_drain(struct server *s);
+bool server_was_unclean(const struct server *s); /* as server_opts said */
 bool server_idle(const struct server *s); /* no request in service: server_stop() will not wait */
 /* Clean stop: stops accepting requests, finishes those in service (running the loop), syncs,
  * frees. */

@@ -44,6 +44,7 @@ struct known_cap {
 /* Objects whose loss was logged lately. */
 #define DAMAGE_KNOWN 64
 #define DAMAGE_TELL_NS (600 * NSEC_PER_SEC)
+#define NO_SPACE_TELL_NS (60 * NSEC_PER_SEC)
 struct damage {
 	uint64_t accesses; /* that met lost data */
 	struct {
@@ -105,6 +106,9 @@ struct server {
 	struct mac_key *signer; /* the server key, for HMACs */
 	struct known_cap cap_cache[CAP_CACHE]; /* verified ones */
 	struct damage damage;
+	uint64_t no_space; /* requests that failed for lack of space */
+	uint64_t no_space_logged_at;
+	bool was_unclean; /* the last stop was no clean one */
 	struct http *http; /* or NULL */
 	struct {
 		struct bank *bank; /* NULL: there are no notices */

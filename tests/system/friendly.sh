@@ -259,7 +259,10 @@ pid, fd = run("0.2")
 before = termios.tcgetattr(fd)
 out = read(fd, lambda o: o.count(b"\033[J") >= 3)
 assert out.count(b"\033[H") >= 3 and b"\033[2J" not in out and b"4 of 4 servers are up" in out, out
-assert out.startswith(b"\033[H") and all(len(line) < 100 for line in out.split(b"\r\n")), out
+assert out.startswith(b"\033[H") and b"REQ/S" in out and b"WRITE/S" in out, out
+shown = [line.replace(b"\033[K", b"").replace(b"\033[H", b"").replace(b"\033[J", b"") for line in out.split(b"\r\n")]
+assert all(len(line) <= 80 for line in shown), shown # nothing is cut at 80 columns
+assert all(line.split()[0:2][1:] == [b"up"] for line in shown if line.startswith(b"server")), shown
 os.write(fd, b"\003")
 read(fd, lambda o: b"^C\r\n" in o)
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
@@ -293,8 +296,8 @@ for args in "df" "requests"; do
 	one_line "server2 .*does not answer.*1 of 4 are down.*sheaf start"
 done
 expect 1 status
-one_line "1 of 4 servers are down; 'sheaf start'"
-says "server2 .* down "
+one_line "^sheaf status: server2 .* is down: connection refused.*'sheaf start'"
+says "server2 .* down: refused "
 [ "$(grep -c ' up ' out)" = 3 ] || fail "not three are up"
 
 echo "stop, twice"

@@ -130,6 +130,32 @@ expect 0 --conf "$conf" start
 expect 0 --conf "$conf" mount mnt
 [ -s out ] || [ -s err ] && fail "mount has something to say"
 grep -q "^$conf $work/mnt fuse.sheaf rw,nosuid,nodev,.*allow_other" /proc/mounts || fail "how it is mounted"
+
+echo "a mount that waits for a server says so in its log and in sheaf status"
+# What requests wait for as long as `timeout`, so look while one waits.
+status_tells_waits() {
+	timeout 20 stat -c %s "mnt/none$((++tries))" >/dev/null 2>&1 &
+	"$sheaf" --conf "$conf" status >out 2>err
+	"$sheaf" --conf "$conf" status --json >out.json 2>err
+	wait $!
+	grep -q "^mount $work/mnt waits for server0 (127.0.0.1:$port): [0-9]* s so far, [0-9]* s left: .*hangs" out &&
+		python3 -c 'import json
+w = json.load(open("out.json"))["mount_waits"][0]
+assert w["server"] == "server0" and w["waited_s"] >= 1 and "hangs" in w["why"], w'
+}
+tries=0
+"$sheaf" --conf "$conf" umount mnt
+"$sheaf" --conf "$conf" mount -o log="$work/waits.log" mnt || fail "mount with a log"
+kill -STOP "$(cat fs/server0/sheafd.pid)"
+helpers=("$(cat fs/server0/sheafd.pid)")
+within status_tells_waits
+kill -CONT "${helpers[0]}"
+helpers=()
+within "$sheaf" --conf "$conf" status >out
+grep -q "requests wait for server0 (127.0.0.1:$port), until .*hangs" waits.log || fail "the log of the mount"
+within grep -q "no request waits for server0 any more" waits.log
+"$sheaf" --conf "$conf" umount mnt
+"$sheaf" --conf "$conf" mount mnt || fail "mount again"
 head -c 3000000 /dev/urandom >data
 cp data mnt/data || fail cp
 expect 0 --conf "$conf" cat /data

@@ -25,6 +25,7 @@ MARK = "--- command"
 VARIES = (
     (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ [+-]\d{4}", "TIME"),
     (r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d", "TIME"),
+    (r"for up to \d+ s, until \d\d:\d\d:\d\d", "UNTIL"),
     (r"127\.0\.0\.1:\d+", "ADDRESS"),
     (r"(?<=^    owner: )uid \d+, gid \d+", "OWNER"),
     (r"(?<=^    inode: )\d+", "INODE"),

@@ -433,7 +433,7 @@ static void a_wrong_key_or_cluster_fails_calls_at_once(void)
 
 	turned_away(net_id(9, 0), LINK_CLIENT, -EKEYREJECTED);
 	id.fs.b[0] ^= 1;
-	turned_away(id, LINK_CLIENT, -EXDEV);
+	turned_away(id, LINK_CLIENT, -EREMCHG);
 }
 
 static void a_server_proves_the_server_key(void)

@@ -90,7 +90,7 @@ static void the_next_route_is_one_that_is_not_skipped(void)
 
 	routes_begin(&r, 0);
 	routes_failed(&r, -EOPNOTSUPP, 0);
-	routes_failed(&r, -EXDEV, 0);
+	routes_failed(&r, -EREMCHG, 0);
 	r.row[0].retry_at = 0;
 	routes_begin(&r, 1);
 	CHECK_STR(selected(&r), "rdma");
@@ -104,7 +104,7 @@ static void when_all_routes_have_failed_all_are_tried_again(void)
 
 	routes_begin(&r, 5);
 	CHECK(routes_failed(&r, -EOPNOTSUPP, 5));
-	CHECK(routes_failed(&r, -EXDEV, 5));
+	CHECK(routes_failed(&r, -EREMCHG, 5));
 	CHECK(!routes_has_next(&r));
 	CHECK(!routes_failed(&r, -EHOSTUNREACH, 5));
 	CHECK_EQ(r.row[0].error, -EOPNOTSUPP); /* the reasons stay */
