@@ -81,6 +81,7 @@ static int value_address(struct conf_parser *p, const struct conf_key *k, const 
 	if (colon && isdigit((unsigned char)colon[1]))
 		port = strtoul(colon + 1, &end, 10);
 	if (!end || *end || port < 1 || port > 65535 || colon == v || *v == '@' ||
+	    v[bracketed ? 1 : 0] == '-' || /* ssh would take it for an option */
 	    (!bracketed && memchr(v, ':', (size_t)(colon - v))))
 		return conf_fail(p, p->line,
 				 "%s = %s is not HOST:PORT; for example: %s = 127.0.0.1:7430",

@@ -214,6 +214,7 @@ int cli_connect(struct cli *c)
 		fprintf(stderr, "sheaf %s: made a new file system in %s\n", c->cmd->name, dir);
 
 	if (r == 0) {
+		c->n_conf = sheaf_server_count(c->fs);
 		c->waits = cli_waits_start(c->fs, c->cmd->name);
 		return CLI_OK;
 	}
@@ -222,10 +223,24 @@ int cli_connect(struct cli *c)
 	return cli_error(c, "%s", why && why[0] ? why : sheaf_strerror(r));
 }
 
+/* The servers' map may have servers that the cluster file has not. */
+static void tell_outdated(struct cli *c)
+{
+	int more = sheaf_server_count(c->fs) - c->n_conf;
+
+	if (more > 0)
+		fprintf(stderr,
+			"sheaf %s: the cluster file is outdated: the servers' map has %d more "
+			"server%s, which this command used; 'sheaf map --update' adds %s to the "
+			"file\n",
+			c->cmd->name, more, more == 1 ? "" : "s", more == 1 ? "it" : "them");
+}
+
 void cli_disconnect(struct cli *c)
 {
 	if (!c->fs)
 		return;
+	tell_outdated(c);
 	cli_waits_end(c->waits);
 	sheaf_disconnect(c->fs);
 	c->waits = NULL;

@@ -135,6 +135,7 @@ struct cli {
 	char **args;
 	int n_args;
 	struct sheaf *fs; /* set by cli_connect(); the caller of run() disconnects */
+	int n_conf; /* servers that fs knew when it was made: those of the cluster file */
 	struct cli_waits *waits; /* of fs */
 	bool lost; /* a server did not answer: stop, since further calls would time out as well */
 };
@@ -185,6 +186,9 @@ struct json_object *cli_server_json(const struct sheaf_server *s);
 /* The answers of all n servers, also of those that only the map has; to be freed. NULL after a
  * message. */
 struct sheaf_server *cli_servers_get(struct cli *c, int *n);
+/* Appends the servers of the map that the cluster file has not, and loads it again. CLI_OK, or
+ * CLI_FAILED after a message. */
+int cli_conf_update(struct cli *c, struct conf **conf, const struct sheaf_server *known, int n);
 /* CLI_OK, or CLI_FAILED after one line about the servers that are down and have one of these roles
  * (0: all servers). `effect` follows "does not answer". */
 int cli_servers_check(struct cli *c, const struct sheaf_server *s, int n, unsigned roles,
@@ -355,6 +359,10 @@ struct cli_daemon *cli_daemons_find(const struct conf *conf);
  * their addresses. Connects for that and disconnects. An exit status. */
 int cli_daemons_ask(struct cli *c, struct cli_daemon *d, const struct conf *conf);
 void cli_daemons_free(struct cli_daemon *d, size_t n);
+/* Makes the missing parents of a path, with mode 755: 0 or -errno, also in errno. */
+int cli_make_parents(const char *path);
+/* Removes what is in a directory of this host, and the directory too if `itself`. */
+void cli_remove_tree(const char *dir, bool itself);
 /* Finds a Sheaf program: in the directory of this program, in ../sbin, or by PATH. */
 void cli_find_program(const char *name, char out[CLI_PATH_MAX]);
 /* Starts a daemon detached, with its output in `log` and `notify` as descriptor CLI_NOTIFY_FD. 0 or

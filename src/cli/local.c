@@ -6,6 +6,7 @@
  * names another cluster file, is asked for its pid at its address. Blocking; single-threaded. */
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <ifaddrs.h>
 #include <limits.h>
 #include <netdb.h>
@@ -304,6 +305,34 @@ void cli_daemons_free(struct cli_daemon *d, size_t n)
 }
 
 /* ---- starting ---- */
+
+int cli_make_parents(const char *path)
+{
+	char part[CLI_PATH_MAX];
+
+	for (const char *p = strchr(path + 1, '/'); p; p = strchr(p + 1, '/')) {
+		snprintf(part, sizeof(part), "%.*s", (int)(p - path), path);
+		if (p[1] && mkdir(part, 0755) < 0 && errno != EEXIST)
+			return -errno;
+	}
+	return 0;
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+	(void)st;
+	(void)type;
+	if (at->level > 0)
+		remove(path);
+	return 0;
+}
+
+void cli_remove_tree(const char *dir, bool itself)
+{
+	nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+	if (itself)
+		rmdir(dir);
+}
 
 void cli_find_program(const char *name, char out[CLI_PATH_MAX])
 {

@@ -67,6 +67,28 @@ struct sheaf_server *cli_servers_get(struct cli *c, int *n)
 	return s;
 }
 
+int cli_conf_update(struct cli *c, struct conf **conf, const struct sheaf_server *known, int n)
+{
+	char text[CONF_PATH_MAX], err[CONF_PATH_MAX + 512];
+
+	for (int i = 0; i < n && i < (int)(*conf)->n_targets; i++)
+		if (strcmp(known[i].name, (*conf)->targets[i].name) != 0)
+			return cli_error(
+				c,
+				"%s calls server %d %s, the metadata servers know it as %s (%s); correct the file",
+				(*conf)->path, i, (*conf)->targets[i].name, known[i].name,
+				known[i].address);
+	for (int i = (int)(*conf)->n_targets; i < n; i++) {
+		snprintf(text, sizeof(text),
+			 "\n; added elsewhere; its storage is known there\n[server.%d]\nname = %s\n"
+			 "address = %s\nroles = data\nstorage = %s\n",
+			 i, known[i].name, known[i].address, known[i].name);
+		if (conf_append(conf, text, err, sizeof(err)))
+			return cli_error(c, "%s", err);
+	}
+	return CLI_OK;
+}
+
 void cli_server_why(const struct sheaf_server *s, char out[CLI_WHY_MAX])
 {
 	static const char *const what[] = { "does not answer", "cannot be used" };

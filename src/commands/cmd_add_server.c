@@ -10,11 +10,15 @@
  * are lost, and an administrator must confirm that (--emptied). */
 #include <json-c/json.h>
 #include <libgen.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/pidfd.h>
 #include <unistd.h>
 
 #include "commands/commands.h"
 
+#define STOP_MS 20000
 #define METRICS_OFFSET 1000 /* metrics port minus server port, as 'sheaf init' sets it */
 
 enum { OPT_ADDRESS, OPT_STORAGE, OPT_NO_START, OPT_EMPTIED, OPT_JSON };
@@ -27,6 +31,11 @@ struct adding {
 	int n_known;
 	uint32_t id;
 	bool made; /* lost storage, or lost objects in it, was recreated */
+	off_t conf_size; /* of the cluster file before its section was written; -1: it was not */
+	bool formatted; /* this run has made its storage */
+	bool started; /* this run has started it */
+	bool refused; /* by the metadata servers; it is not in the map */
+	bool had_folder, was_vacant; /* its directory was there before; it was missing or empty */
 	char address[CONF_ADDR_MAX], storage[CONF_PATH_MAX];
 };
 
@@ -94,29 +103,6 @@ static int append(struct adding *a, const char *text)
 	return CLI_OK;
 }
 
-/* Appends servers that were added with another copy of the cluster file. */
-static int take_known(struct adding *a)
-{
-	char text[CONF_PATH_MAX];
-	int status = CLI_OK;
-
-	for (int i = 0; i < a->n_known && i < (int)a->conf->n_targets; i++)
-		if (strcmp(a->known[i].name, a->conf->targets[i].name) != 0)
-			return cli_error(
-				a->c,
-				"%s calls server %d %s, the metadata servers know it as %s (%s); correct the file",
-				a->conf->path, i, a->conf->targets[i].name, a->known[i].name,
-				a->known[i].address);
-	for (int i = (int)a->conf->n_targets; i < a->n_known && !status; i++) {
-		snprintf(text, sizeof(text),
-			 "\n; added elsewhere; its storage is known there\n[server.%d]\nname = %s\n"
-			 "address = %s\nroles = data\nstorage = %s\n",
-			 i, a->known[i].name, a->known[i].address, a->known[i].name);
-		status = append(a, text);
-	}
-	return status;
-}
-
 /* The section exists: does it agree with the options? */
 static int check_section(struct adding *a)
 {
@@ -161,6 +147,8 @@ static int write_section(struct adding *a)
 	unsigned long port = port_of(a->address) + METRICS_OFFSET;
 	size_t folder = (size_t)(strrchr(a->conf->path, '/') + 1 - a->conf->path);
 	const char *storage = a->storage;
+	struct cli_names names = { 0 };
+	struct stat st;
 
 	if (strncmp(storage, a->conf->path, folder) == 0 && storage[folder])
 		storage += folder; /* relative, so that the folder can be moved */
@@ -171,12 +159,31 @@ static int write_section(struct adding *a)
 	snprintf(text, sizeof(text),
 		 "\n[server.%u]\nname = %s\naddress = %s\nroles = data\nstorage = %s\n%s",
 		 a->conf->n_targets, a->name, a->address, storage, metrics);
+	a->conf_size = stat(a->conf->path, &st) ? -1 : st.st_size;
+	a->had_folder = access(a->storage, F_OK) == 0;
+	a->was_vacant = cli_names_host(a->storage, &names) == 0 ? !names.n : !a->had_folder;
+	cli_names_free(&names);
 	return append(a, text);
+}
+
+/* After a refusal: takes back the section and the storage that this run has made. The server is not
+ * in the map, and does not run. */
+static void undo(struct adding *a)
+{
+	const struct conf_target *t = &a->conf->targets[a->id];
+
+	if (a->conf_size < 0)
+		return;
+	if (a->formatted && a->was_vacant)
+		cli_remove_tree(t->storage, !a->had_folder);
+	if (truncate(a->conf->path, a->conf_size))
+		cli_error(a->c, "%s keeps a section for %s, which was not added: remove it",
+			  a->conf->path, t->name);
 }
 
 static int edit(struct adding *a)
 {
-	int status = take_known(a);
+	int status = cli_conf_update(a->c, &a->conf, a->known, a->n_known);
 
 	if (status)
 		return status;
@@ -223,8 +230,21 @@ static int start(struct adding *a)
 				   strncmp(d->message, "error: ", 7) == 0 ? d->message + 7 :
 									    "it did not start",
 				   log);
+	a->started = !status && d->ok;
 	cli_daemons_free(all, a->conf->n_targets);
 	return status;
+}
+
+/* Stops the server that this run has started. False: it still runs. */
+static bool stop(struct adding *a)
+{
+	struct cli_daemon *all = cli_daemons_find(a->conf), *d = all ? &all[a->id] : NULL;
+	struct pollfd p = { d ? d->pidfd : -1, POLLIN, 0 };
+	bool has_ended = d && (p.fd < 0 || (pidfd_send_signal(p.fd, SIGTERM, NULL, 0) == 0 &&
+					    poll(&p, 1, STOP_MS) == 1));
+
+	cli_daemons_free(all, all ? a->conf->n_targets : 0);
+	return has_ended;
 }
 
 /* Recreates lost storage, empty. */
@@ -275,6 +295,30 @@ static int publish_emptied(struct adding *a, const struct sheaf_server *s)
 	return CLI_OK;
 }
 
+/* An answer, not silence, and no metadata server has taken it: it stays unknown. */
+static bool is_unknown(struct adding *a, int error)
+{
+	struct sheaf_server *now = calloc(SHEAF_MAX_SERVERS, sizeof(*now));
+	int n = !now || cli_no_answer(error) ?
+			-1 :
+			sheaf_map(a->c->fs, 5 * CLI_STATUS_MS, now, SHEAF_MAX_SERVERS);
+	bool is = n > 0;
+
+	for (int i = 0; i < n; i++)
+		if (strcmp(now[i].name, a->name) == 0 || ((now[i].roles & ROLE_META) && !now[i].up))
+			is = false;
+	free(now);
+	return is;
+}
+
+static int fail_publish(struct adding *a, int error)
+{
+	int status = cli_error(a->c, "%s; run this again", sheaf_why());
+
+	a->refused = is_unknown(a, error);
+	return status;
+}
+
 /* Adds the server to the map once it answers over the network: now files may use it. */
 static int publish(struct adding *a)
 {
@@ -298,7 +342,7 @@ static int publish(struct adding *a)
 				 "lost; put its storage back, or 'sheaf add-server %s --emptied'",
 				 t->name, t->name);
 	if (r)
-		return cli_error(a->c, "%s; run this again", sheaf_why());
+		return fail_publish(a, r);
 	return CLI_OK;
 }
 
@@ -364,10 +408,16 @@ static int add(struct adding *a)
 		status = make_lost(a);
 	else if (sheaf_server_format(a->c->conf, (int)a->id))
 		status = cli_error(a->c, "%s", sheaf_why());
+	else
+		a->formatted = true;
 	if (!status)
 		status = start(a);
 	if (!status)
 		status = publish(a);
+	else if (!a->c->opt[OPT_NO_START]) /* else it is to be started before the next run */
+		undo(a);
+	if (a->refused && a->conf_size >= 0 && a->started && stop(a))
+		undo(a);
 	if (!status)
 		tell(a);
 	return status;
@@ -375,7 +425,7 @@ static int add(struct adding *a)
 
 static int run_add_server(struct cli *c)
 {
-	struct adding a = { .c = c, .name = c->args[0] };
+	struct adding a = { .c = c, .name = c->args[0], .conf_size = -1 };
 	int status = cli_load_conf(c, &a.conf), lock;
 
 	if (status)

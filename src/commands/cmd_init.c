@@ -1,10 +1,22 @@
 /* sheaf init: creates a file system in a directory of this host; undone on failure. */
-#include <ftw.h>
+#include <netdb.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "commands/commands.h"
 
-enum { OPT_SERVERS, OPT_META, OPT_PORT, OPT_STRIPE_UNIT, OPT_LISTEN };
+enum {
+	OPT_SERVERS,
+	OPT_META,
+	OPT_PORT,
+	OPT_STRIPE_UNIT,
+	OPT_LISTEN,
+	OPT_HOSTS,
+	OPT_STORAGE,
+	OPT_TRUST
+};
 
 #define DEFAULT_SERVERS 4
 #define DEFAULT_PORT 7430
@@ -58,13 +70,104 @@ static int look_at(const char *dir)
 	return r;
 }
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
+/* ---- a cluster file for several hosts ---- */
+
+#define STORAGE "/srv/sheaf" /* on each host */
+#define METRICS_OFFSET 1000 /* from a server's port to its metrics port */
+
+static int check_host(struct cli *c, const char *host)
 {
-	(void)st;
-	(void)type;
-	if (at->level > 0) /* DIR itself is removed only if it was created here */
-		remove(path);
-	return 0;
+	const struct addrinfo want = { .ai_socktype = SOCK_STREAM };
+	struct addrinfo *found;
+	int r = getaddrinfo(host, NULL, &want, &found);
+
+	if (r)
+		return cli_error(c, "the name of host %s cannot be resolved: %s", host,
+				 gai_strerror(r));
+	freeaddrinfo(found);
+	return CLI_OK;
+}
+
+/* One server on each host, in the order of the list; all keep metadata unless --meta says fewer. */
+static int put_servers(struct cli *c, const struct sheaf_init *o, FILE *f, uint32_t *n)
+{
+	const char *storage = c->opt[OPT_STORAGE] ? c->opt[OPT_STORAGE] : STORAGE;
+	char *list = strdup(c->opt[OPT_HOSTS]), *rest;
+	int status = list ? CLI_OK : cli_error(c, "out of memory");
+
+	for (char *host = list ? strtok_r(list, ",", &rest) : NULL; host && !status;
+	     host = strtok_r(NULL, ",", &rest)) {
+		const char *open = strchr(host, ':') ? "[" : "", *shut = open[0] ? "]" : "";
+		bool is_meta = !c->opt[OPT_META] || *n < o->metas;
+
+		status = check_host(c, host);
+		fprintf(f,
+			"\n[server.%u]\nname = server%u\naddress = %s%s%s:%u\nroles = %s\n"
+			"storage = %s/server%u\nmetrics = %s%s%s:%u\n",
+			*n, *n, open, host, shut, o->port, is_meta ? "meta data" : "data", storage,
+			*n, open, host, shut, o->port + METRICS_OFFSET);
+		++*n;
+	}
+	free(list);
+	if (!status && *n > CONF_MAX_TARGETS)
+		status = cli_usage(c, "--hosts: more than %d", CONF_MAX_TARGETS);
+	return status;
+}
+
+static int put_cluster(struct cli *c, const struct sheaf_init *o, FILE *f, uint32_t *n)
+{
+	struct uuid id;
+	char text[UUID_TEXT];
+
+	if (getrandom(&id, sizeof(id), 0) != (ssize_t)sizeof(id))
+		return cli_error(c, "the kernel gave no random bytes");
+	uuid_format(text, &id);
+	fprintf(f,
+		"; A Sheaf file system. See sheaf.conf(5).\n[cluster]\nid = %s\nkey = key\n"
+		"server_key = server.key\nstripe_unit = %u\ntimeout = 30\nlease = 30\n",
+		text, o->stripe_unit ? o->stripe_unit : (uint32_t)(256 * KIB));
+	if (c->opt[OPT_TRUST])
+		fprintf(f, "trust = %s\n", c->opt[OPT_TRUST]);
+	return put_servers(c, o, f, n);
+}
+
+static int write_keys(struct cli *c, const char *dir)
+{
+	static const char *const keys[] = { "key", "server.key" };
+	char path[CLI_PATH_MAX], err[512];
+
+	for (size_t i = 0; i < ARRAY_LEN(keys); i++)
+		if (cli_join(path, dir, keys[i]) || key_create(path, err, sizeof(err)))
+			return cli_error(c, "%s", err);
+	return CLI_OK;
+}
+
+/* Writes the cluster file and its keys into DIR; each host formats its own storage. */
+static int init_hosts(struct cli *c, const struct sheaf_init *o, const char *dir)
+{
+	char path[CLI_PATH_MAX], err[512];
+	struct conf *conf = NULL;
+	uint32_t n = 0;
+	FILE *f = NULL;
+	int status;
+
+	if ((mkdir(dir, 0755) < 0 && errno != EEXIST) || cli_join(path, dir, "sheaf.conf") ||
+	    !(f = fopen(path, "wxe")))
+		return cli_fail_host(c, dir, -errno);
+	status = put_cluster(c, o, f, &n);
+	if (fclose(f) && !status)
+		status = cli_fail_host(c, path, -errno);
+	if (!status && conf_load(path, &conf, err, sizeof(err)))
+		status = cli_error(c, "%s", err);
+	conf_free(conf);
+	if (!status)
+		status = write_keys(c, dir);
+	if (status)
+		return status;
+	printf("wrote %s for %u servers, and the keys beside it\nnext: copy %s to the other hosts, "
+	       "then: sheaf --conf %s format --all-hosts\n",
+	       path, n, dir, path);
+	return CLI_OK;
 }
 
 static int run_init(struct cli *c)
@@ -76,12 +179,20 @@ static int run_init(struct cli *c)
 	if (r)
 		return r;
 	before = look_at(dir);
-	r = sheaf_init(dir, &o);
-	if (r && r != -EEXIST && (before == 0 || before == -ENOENT)) {
-		nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
-		if (before == -ENOENT)
-			rmdir(dir);
+	if (before == -ENOENT && cli_make_parents(dir))
+		return cli_fail_host(c, dir, -errno);
+	if (before == -ENOTEMPTY)
+		return cli_error(
+			c, "%s is not empty: choose a new directory, or start what is in it", dir);
+	if (c->opt[OPT_HOSTS]) {
+		r = init_hosts(c, &o, dir);
+		if (r)
+			cli_remove_tree(dir, before == -ENOENT);
+		return r;
 	}
+	r = sheaf_init(dir, &o);
+	if (r && r != -EEXIST && (before == 0 || before == -ENOENT))
+		cli_remove_tree(dir, before == -ENOENT); /* DIR itself only if it was made here */
 	if (r)
 		return cli_fail_why(c, NULL, r);
 	printf("made a file system of %u server%s in %s, %s port%s %u", o.servers,
@@ -95,7 +206,8 @@ static int run_init(struct cli *c)
 
 const struct cli_command cmd_init = {
 	.name = "init",
-	.usage = "DIR [--servers N] [--meta N] [--port P] [--stripe-unit SIZE] [--listen ADDR]",
+	.usage = "DIR [--servers N] [--meta N] [--port P] [--stripe-unit SIZE] [--listen ADDR] | "
+		 "DIR --hosts LIST [--storage DIR] [--trust NETS]",
 	.summary = "make a file system in DIR, which must be missing or empty",
 	.run = run_init,
 	.min_args = 1,
@@ -106,8 +218,15 @@ const struct cli_command cmd_init = {
 		     { 0, "port", "P", "port of the first server, the others follow (7430)" },
 		     { 0, "stripe-unit", "SIZE",
 		       "bytes in a row on one server, for example 1M (256K)" },
-		     { 0, "listen", "ADDR", "address the servers listen on (127.0.0.1)" } },
-	.more = "Writes DIR/sheaf.conf (the cluster file), DIR/key, DIR/server.key and DIR/server0, ...\n",
+		     { 0, "listen", "ADDR", "address the servers listen on (127.0.0.1)" },
+		     { 0, "hosts", "LIST",
+		       "one server on each of these hosts, separated by commas" },
+		     { 0, "storage", "DIR",
+		       "with --hosts: where each has its storage (/srv/sheaf)" },
+		     { 0, "trust", "NETS", "with --hosts: networks whose root is root here" } },
+	.more = "Writes DIR/sheaf.conf (the cluster file), DIR/key, DIR/server.key and DIR/server0, ...\n"
+		"With --hosts, 'sheaf format' on each host makes the storage.\n",
 	.examples = "  sheaf init /srv/fs --servers 8\n"
-		    "  sheaf init /srv/fs --listen 10.0.0.5 --stripe-unit 1M\n",
+		    "  sheaf init /srv/fs --listen 10.0.0.5 --stripe-unit 1M\n"
+		    "  sheaf init /etc/sheaf --hosts node1,node2,node3 --trust 10.9.0.0/24\n",
 };

@@ -7,6 +7,9 @@
 #include <unistd.h>
 
 #include "commands/commands.h"
+#include "commands/on_hosts.h"
+
+enum { OPT_ALL_HOSTS, OPT_SSH };
 
 /* True if this user may not write the storage: report that without starting a server. */
 static bool is_foreign(struct cli_daemon *d)
@@ -136,6 +139,8 @@ static int start_all(struct cli *c, struct cli_daemon *d, const struct conf *con
 		n_running += d[i].pid != 0;
 		spawn(&d[i], conf);
 	}
+	if (!n_here && c->opt[OPT_ALL_HOSTS])
+		return CLI_OK;
 	if (!n_here)
 		return cli_error(c, "no server of %s has an address of this host", conf->path);
 	if (n_running)
@@ -149,27 +154,33 @@ static int start_all(struct cli *c, struct cli_daemon *d, const struct conf *con
 
 static int run_start(struct cli *c)
 {
+	struct on_hosts *others = NULL;
 	struct cli_daemon *d;
 	struct conf *conf;
 	int status = cli_load_conf(c, &conf), lock;
 
 	if (status)
 		return status;
+	if (c->opt[OPT_ALL_HOSTS])
+		others = on_hosts_begin(c, conf, c->opt[OPT_SSH], "start");
 	lock = cli_lock_servers(conf);
 	d = cli_daemons_find(conf);
 	status = d ? start_all(c, d, conf) : cli_error(c, "out of memory");
 	cli_daemons_free(d, conf->n_targets);
-	conf_free(conf);
 	if (lock >= 0)
 		close(lock);
+	if (c->opt[OPT_ALL_HOSTS])
+		status |= on_hosts_end(c, others);
+	conf_free(conf);
 	return status;
 }
 
 const struct cli_command cmd_start = {
 	.name = "start",
-	.usage = "",
+	.usage = "[--all-hosts [--ssh COMMAND]]",
 	.summary = "start the servers of this host that do not run yet",
 	.run = run_start,
-	.more = "Waits until all answer. Each server logs to sheafd.log in its storage directory.\n",
+	.options = { ON_HOSTS_ALL, ON_HOSTS_SSH },
+	.more = "With --all-hosts also on the other hosts, which need this cluster file under the same path. Waits until all answer. Each server logs to sheafd.log in its storage directory.\n",
 	.examples = "  sheaf --conf /srv/fs/sheaf.conf start\n",
 };

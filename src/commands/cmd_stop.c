@@ -5,6 +5,9 @@
 #include <unistd.h>
 
 #include "commands/commands.h"
+#include "commands/on_hosts.h"
+
+enum { OPT_ALL_HOSTS, OPT_SSH };
 
 #define STOP_NS (20 * NSEC_PER_SEC)
 
@@ -85,12 +88,15 @@ static int skip_hidden(struct cli *c, struct cli_daemon *d, size_t n)
 static int run_stop(struct cli *c)
 {
 	uint64_t end = time_now() + STOP_NS;
+	struct on_hosts *others = NULL;
 	struct cli_daemon *d;
 	struct conf *conf;
 	int status = cli_load_conf(c, &conf);
 
 	if (status)
 		return status;
+	if (c->opt[OPT_ALL_HOSTS])
+		others = on_hosts_begin(c, conf, c->opt[OPT_SSH], "stop");
 	d = cli_daemons_find(conf);
 	if (!d)
 		status = cli_error(c, "out of memory");
@@ -102,6 +108,8 @@ static int run_stop(struct cli *c)
 		if (d[i].pid)
 			status |= send_term(c, &d[i]);
 	for (uint32_t i = 0; d && i < conf->n_targets; i++) {
+		if (!d[i].here && c->opt[OPT_ALL_HOSTS])
+			continue;
 		if (!d[i].here)
 			printf("%s (%s) is on another host; stop it there\n", d[i].target->name,
 			       d[i].target->address);
@@ -109,15 +117,18 @@ static int run_stop(struct cli *c)
 			status |= report(c, &d[i], end);
 	}
 	cli_daemons_free(d, conf->n_targets);
+	if (c->opt[OPT_ALL_HOSTS])
+		status |= on_hosts_end(c, others);
 	conf_free(conf);
 	return status;
 }
 
 const struct cli_command cmd_stop = {
 	.name = "stop",
-	.usage = "",
+	.usage = "[--all-hosts [--ssh COMMAND]]",
 	.summary = "stop the servers of this host",
 	.run = run_stop,
+	.options = { ON_HOSTS_ALL, ON_HOSTS_SSH },
 	.more = "A clean stop: everything acknowledged is on disk, and clients go on after a start.\n",
 	.examples = "  sheaf --conf /srv/fs/sheaf.conf stop\n",
 };

@@ -11,7 +11,8 @@ extern const struct cli_command *const all_commands[];
 extern const struct cli_command cmd_init, cmd_start, cmd_stop, cmd_status, cmd_ls, cmd_cp, cmd_cat,
 	cmd_rm, cmd_mkdir, cmd_mv, cmd_ln, cmd_stat, cmd_chmod, cmd_chown, cmd_getfattr,
 	cmd_setfattr, cmd_df, cmd_requests, cmd_selfcheck, cmd_mpirun, cmd_add_server, cmd_backup,
-	cmd_restore, cmd_find, cmd_calibrate, cmd_key, cmd_mount, cmd_umount, cmd_nfs, cmd_bank;
+	cmd_restore, cmd_find, cmd_calibrate, cmd_key, cmd_mount, cmd_umount, cmd_nfs, cmd_bank,
+	cmd_map, cmd_format;
 
 /* The status of the NFS gateway of this host (cmd_nfs.c), or NULL: none runs, or it does not
  * answer. */

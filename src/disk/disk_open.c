@@ -240,8 +240,9 @@ static int open_dirs(struct disk *d, char *err, size_t n)
 	if (d->dir == -ENOENT)
 		return error_explain(
 			err, n, -ENOENT,
-			"storage directory %s does not exist: run `sheaf init`, or is a "
-			"disk not mounted?",
+			"storage directory %s does not exist: is a disk not mounted? If the "
+			"data are lost, run `sheaf add-server NAME --emptied`; for a new server, "
+			"`sheaf format NAME`",
 			d->path);
 	if (d->dir < 0)
 		return error_explain(
@@ -253,8 +254,9 @@ static int open_dirs(struct disk *d, char *err, size_t n)
 	if (d->id_fd == -ENOENT)
 		return error_explain(
 			err, n, -ENOENT,
-			"%s is not a Sheaf storage directory: run `sheaf init` to make one, "
-			"or is a disk not mounted?",
+			"%s is not a Sheaf storage directory: is a disk not mounted? If the "
+			"data are lost, run `sheaf add-server NAME --emptied`; for a new server, "
+			"`sheaf format NAME`",
 			d->path);
 	if (d->id_fd < 0)
 		return error_explain(err, n, d->id_fd,

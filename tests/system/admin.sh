@@ -88,8 +88,9 @@ one_line "address"
 echo "broken off at any step, the command goes on where it was"
 expect 1 add-server server3 --storage "$work/elsewhere/deep"
 one_line "elsewhere"
+grep -q elsewhere fs/sheaf.conf && fail "what was refused is in the cluster file"
 mkdir elsewhere
-expect 1 add-server server3 --no-start
+expect 1 add-server server3 --storage "$work/elsewhere/deep" --no-start
 one_line "does not run yet"
 expect 0 add-server server3
 expect 0 stop

@@ -197,6 +197,8 @@ static const struct {
 	{ HEAD "sieve = always\n", ":3: ", "auto or never" },
 	{ HEAD "[server.0]\naddress = 127.0.0.1\n", ":4: ", "is not HOST:PORT" },
 	{ HEAD "[server.0]\naddress = :1\n", ":4: ", "is not HOST:PORT" },
+	{ HEAD "[server.0]\naddress = -oProxyCommand=x:1\n", ":4: ", "is not HOST:PORT" },
+	{ HEAD "[server.0]\naddress = [-x]:1\n", ":4: ", "is not HOST:PORT" },
 	{ HEAD "[server.0]\naddress = @h:1\n", ":4: ", "is not HOST:PORT" },
 	{ HEAD "[server.0]\naddress = h:\n", ":4: ", "is not HOST:PORT" },
 	{ HEAD "[server.0]\naddress = h:0\n", ":4: ", "is not HOST:PORT" },

@@ -42,7 +42,9 @@ static void a_directory_without_id_is_refused(void)
 	begin_closed();
 	in_dir(file, sizeof(file), "sheaf.id");
 	CHECK_EQ(unlink(file), 0);
-	refused(&test_fs, 3, -ENOENT, "is not a Sheaf storage directory: run `sheaf init`");
+	refused(&test_fs, 3, -ENOENT,
+		"is not a Sheaf storage directory: is a disk not mounted? If the data are lost, "
+		"run `sheaf add-server NAME --emptied`; for a new server, `sheaf format");
 	disk_fixture_end();
 }
 
