@@ -127,6 +127,8 @@ _sheaf_value()
 		COMPREPLY+=($(compgen -P "$before" -W "ro noatime relatime strictatime nodiratime remount entry= attr=
 			memory= writeback log= allow_other allow_root suid dev noexec" -- "${2##*,}"))
 		;;
+	--by) COMPREPLY+=($(compgen -W "client user job" -- "$2")) ;;
+	--sort) COMPREPLY+=($(compgen -W "ops read write" -- "$2")) ;;
 	--stripe-unit | --unit) COMPREPLY+=($(compgen -W "64K 256K 1M 4M" -- "$2")) ;;
 	esac
 }

@@ -155,6 +155,32 @@ struct sheaf_request {
 SHEAF_API int sheaf_server_requests(struct sheaf *fs, int i, int timeout_ms,
 				    struct sheaf_request *rows, int max);
 
+/* What sessions have asked of a server since it started, added up. */
+enum sheaf_tally_kind {
+	SHEAF_TALLY_CLIENTS,
+	SHEAF_TALLY_USERS, /* names are decimal uids */
+	SHEAF_TALLY_JOBS, /* SHEAF_JOB of clients, or what the batch system calls their job */
+};
+#define SHEAF_TALLY_ROWS 257
+struct sheaf_tally_row {
+	/* printable ASCII. "(none)": sessions without a name; "(other)", the last row: what had no
+	 * row, and rows that were given up for newer names, with all that they had counted */
+	char name[65];
+	uint32_t sessions; /* that exist now; 0 for users */
+	uint64_t requests; /* answered, without those that keep a lease */
+	uint64_t bytes_read, bytes_written;
+};
+struct sheaf_tally {
+	uint32_t size; /* in: sizeof(struct sheaf_tally) */
+	uint32_t n; /* rows */
+	uint64_t boot; /* changes with every start of the server, which begins with 0 again */
+	uint64_t uptime_ns; /* of the server, when it answered */
+	struct sheaf_tally_row rows[SHEAF_TALLY_ROWS];
+};
+/* 0 or -errno, as -ETIMEDOUT. */
+SHEAF_API int sheaf_server_tally(struct sheaf *fs, int i, int timeout_ms,
+				 enum sheaf_tally_kind kind, struct sheaf_tally *out);
+
 /* The server that last caused this error (EIO, ENOSPC, EDQUOT, EROFS; negative) in a call of this
  * connection: fills id, roles, name and address. -ENOENT: none did. */
 SHEAF_API int sheaf_failed_server(struct sheaf *fs, int err, struct sheaf_server *s);

@@ -227,7 +227,7 @@ SHEAF_API void sheaf_drive_end(struct sheaf *fs); /* no task may be parked */
  * each with sessions, locks and limits of its own. It ends before fs. */
 struct sheaf_more {
 	uint32_t size; /* in: sizeof(struct sheaf_more) */
-	const char *host; /* names the client to servers, for `sheaf status` */
+	const char *host; /* names the client to servers, for `sheaf requests`, and its job */
 	/* 16 bytes that others cannot guess. The servers keep locks of a process that has died for
 	 * the lease (30 s); a connection of the same name that is made meanwhile, also by a process
 	 * on another host, gets them: their owners may take them again, or end them. It ends older

@@ -30,7 +30,7 @@ OFFERED = {  # folder -> the headers that it offers to others; without a row: x.
     "core": "core.h fabric.h bank.h",
     "meta": "meta.h locks.h",
     "xdr": "xdr.h sunrpc.h",
-    "net": "net.h link.h bulk.h session.h peer.h msg.h costs.h limits.h refusal.h http.h",
+    "net": "net.h link.h bulk.h session.h peer.h msg.h costs.h limits.h refusal.h http.h tally.h",
 }
 GENERATED = [os.path.join("src", "xdr", name) for name in OFFERED["xdr"].split()]  # these include generated headers
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)

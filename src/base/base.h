@@ -222,6 +222,15 @@ struct uuid {
 void uuid_format(char out[UUID_TEXT], const struct uuid *u);
 int uuid_parse(struct uuid *u, const char *s);
 
+/* ---- labels: names that clients choose, in tables and metrics ---- */
+/* Makes it printable ASCII; a '(' at the beginning, as names of the server's own have, and all
+ * other characters become '_'. */
+void label_clean(char *text);
+#define JOB_MAX 64
+/* A label of the batch job that this process belongs to: SHEAF_JOB, also if it is empty, else the
+ * variables of Slurm, PBS, LSF or Grid Engine; "": none. */
+void job_of_process(char out[JOB_MAX]);
+
 /* ---- log: one line each, "time level component [trace] text", to stderr or a file ----
  * Thread-safe. `trace` 0: not printed. */
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };

@@ -242,3 +242,41 @@ int sheaf_server_requests(struct sheaf *fs, int i, int timeout_ms, struct sheaf_
 	api_release(fs, op);
 	return n;
 }
+
+static_assert((int)TALLY_CLIENTS == (int)SHEAF_TALLY_CLIENTS &&
+		      (int)TALLY_USERS == (int)SHEAF_TALLY_USERS &&
+		      (int)TALLY_JOBS == (int)SHEAF_TALLY_JOBS,
+	      "the kinds are those of messages");
+
+int sheaf_server_tally(struct sheaf *fs, int i, int timeout_ms, enum sheaf_tally_kind kind,
+		       struct sheaf_tally *out)
+{
+	const struct wire_tally_res *r;
+	struct cop *op;
+	int error;
+
+	if (i < 0 || i >= sheaf_server_count(fs) || out->size < sizeof(*out))
+		return -EINVAL;
+	op = api_begin(fs, NULL);
+	op->args.TALLY.kind = kind;
+	client_ask(op, OP_TALLY, (uint32_t)i, (uint64_t)timeout_ms * NSEC_PER_MSEC);
+	error = (int)api_wait(fs, op);
+	r = &op->res.tally;
+	if (!error) {
+		out->boot = r->boot;
+		out->uptime_ns = r->uptime_ns;
+		out->n = MIN(r->n_rows, (uint32_t)SHEAF_TALLY_ROWS);
+	}
+	for (uint32_t k = 0; !error && k < out->n; k++) {
+		const struct wire_tally_row *from = &r->rows[k];
+		struct sheaf_tally_row *to = &out->rows[k];
+
+		*to = (struct sheaf_tally_row){ .sessions = from->sessions,
+						.requests = from->requests,
+						.bytes_read = from->bytes_read,
+						.bytes_written = from->bytes_written };
+		text_copy(to->name, sizeof(to->name), from->name);
+	}
+	api_release(fs, op);
+	return error;
+}

@@ -13,6 +13,19 @@ static void default_name(char out[LINK_HOST_MAX])
 	snprintf(out, LINK_HOST_MAX, "%s:%d", host, (int)getpid());
 }
 
+/* A client of a gateway is a job of its own. */
+static void name_client(struct client *c, const struct client_opts *o)
+{
+	if (!o->name) {
+		default_name(c->host);
+		job_of_process(c->job);
+		return;
+	}
+	snprintf(c->host, sizeof(c->host), "%s", o->name);
+	if (o->of)
+		snprintf(c->job, sizeof(c->job), "%.*s", (int)sizeof(c->job) - 1, o->name);
+}
+
 static struct net *net_new(const struct client_opts *o, const char *host)
 {
 	const struct conf *conf = o->conf;
@@ -45,10 +58,7 @@ int client_new(const struct client_opts *o, struct client **out)
 	list_init(&c->spare_ops);
 	list_init(&c->spare_lanes);
 	list_init(&c->lockings);
-	if (o->name)
-		snprintf(c->host, sizeof(c->host), "%s", o->name);
-	else
-		default_name(c->host);
+	name_client(c, o);
 	c->has_name = o->session_name;
 	if (o->session_name)
 		memcpy(c->name, o->session_name, sizeof(c->name));
@@ -141,6 +151,7 @@ void client_add(struct client *c, const struct conf_target *t, const char *addre
 		(void)peer_use_link(p, &c->of->peers[c->n_peers]); /* else it has its own */
 	p->owner = c;
 	p->host = c->host;
+	p->job = c->job;
 	p->name = c->has_name ? c->name : NULL;
 	p->on_restart = file_reclaim;
 	p->on_map_change = map_changed;

@@ -124,6 +124,7 @@ struct cop {
 		struct wire_status_res status;
 		struct wire_calibrate_res calibrate;
 		struct wire_requests_res requests;
+		struct wire_tally_res tally;
 		struct wire_readlink_res readlink; /* valid until cop_free(), as xattr */
 		struct wire_xattr_res xattr;
 		struct wire_scan_res scan;

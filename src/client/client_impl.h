@@ -28,6 +28,7 @@ struct client {
 	struct conf_target *targets; /* likewise: the cluster file's, then added ones */
 	uint32_t n_peers;
 	char host[LINK_HOST_MAX]; /* names this client to servers */
+	char job[JOB_MAX]; /* that it belongs to, for the servers' counters; "": none */
 	bool has_name;
 	uint8_t name[SESSION_NAME]; /* of its sessions */
 	uint32_t meta[CONF_MAX_TARGETS]; /* partition p belongs to meta[p % n_meta] */

@@ -264,7 +264,7 @@ static void add_rates_json(struct json_object *s, const struct sample *l, int i)
 }
 
 /* With --watch each sample is one line. */
-static void print_json(const struct sample *l)
+static void print_json(const struct sample *l, struct sheaf *fs)
 {
 	struct json_object *o = json_object_new_object(), *list = json_object_new_array(), *s;
 	int form = l->watch ? JSON_C_TO_STRING_PLAIN : JSON_C_TO_STRING_PRETTY;
@@ -275,6 +275,8 @@ static void print_json(const struct sample *l)
 		add_routes_json(s, &l->net[i], l->now[i].up);
 		if (l->watch)
 			add_rates_json(s, l, i);
+		else if (l->now[i].up)
+			tallies_json(fs, i, s);
 		json_object_array_add(list, s);
 	}
 	json_object_object_add(o, "servers", list);
@@ -479,7 +481,7 @@ static int watch(struct cli *c, struct sample *l, uint64_t interval)
 		start = time_now();
 		sample_again(c, l);
 		if (c->opt[OPT_JSON])
-			print_json(l);
+			print_json(l, c->fs);
 		else
 			r = print_block(l, terminal);
 	} while (!r && fflush(stdout) == 0 && sleep_until(start + interval));
@@ -539,7 +541,7 @@ static int show(struct cli *c, struct sample *l)
 	if (l->asked)
 		ask(c, l);
 	if (c->opt[OPT_JSON])
-		print_json(l);
+		print_json(l, c->fs);
 	else if (print_table(l, stdout))
 		status = cli_error(c, "out of memory");
 	if (!c->opt[OPT_JSON])

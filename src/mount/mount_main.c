@@ -356,6 +356,7 @@ int mount_main(int argc, char **argv)
 		return MAX(r, 0);
 	if (m.o.remount)
 		return remount_run(&m.o);
+	setenv("SHEAF_JOB", "", 1); /* a mount serves programs of any job */
 	fuse_set_log_func(on_fuse_says);
 	if (!m.o.takeover && !(m.se = mount_session(&m))) {
 		failed("-o: %s", fuse_said[0] ? fuse_said : "out of memory");

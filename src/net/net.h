@@ -7,7 +7,7 @@
  *   bulk.h      transfers between local buffers and the memory of the peer
  *   session.h   server: the state of one client, which outlives its links
  *   peer.h      client: the other side of a session, and calls
- *   msg.h, mac.h, costs.h, limits.h, refusal.h
+ *   msg.h, mac.h, costs.h, limits.h, refusal.h, tally.h
  *
  * The other headers of this folder are private to it. Everything runs on the loop of the struct
  * net. */

@@ -192,7 +192,9 @@ static void ask_for_session(struct peer *p, struct link *l)
 	if (!p->session)
 		lp->env->clock->random(lp->env, p->secret, sizeof(p->secret));
 	p->session_args = (struct wire_session_args){
-		.id = p->session, .client = wire_text(p->host ? p->host : p->net->id.host)
+		.id = p->session,
+		.client = wire_text(p->host ? p->host : p->net->id.host),
+		.job = wire_text(p->job ? p->job : ""),
 	};
 	memcpy(p->session_args.secret, p->secret, sizeof(p->secret));
 	if (p->name)

@@ -91,6 +91,7 @@ struct peer {
 	uint64_t session; /* 0: none */
 	uint8_t secret[16];
 	const char *host; /* names the client to servers; NULL: the net's */
+	const char *job; /* that its sessions belong to; NULL: none */
 	const uint8_t *name; /* SESSION_NAME bytes, of its sessions; or NULL */
 	uint64_t inherits_until; /* loop time; a session made before gets the locks of older ones */
 	uint32_t inherited; /* locks that it got */

@@ -169,6 +169,8 @@ void session_free(struct session *s)
 	list_del(&s->all);
 	s->table->count--;
 	usage_fini(&s->held);
+	tally_leave(s->as_client, s->table->loop->now);
+	tally_leave(s->job, s->table->loop->now);
 	free(s);
 }
 

@@ -7,6 +7,7 @@
 
 #include "net/limits.h"
 #include "net/net.h"
+#include "net/tally.h"
 
 struct link;
 
@@ -41,6 +42,7 @@ struct session {
 	struct list kept; /* used by the server: locks of an older session */
 	struct list parked; /* used by the server: requests that wait for locks */
 	struct usage held; /* limits in use, charged to the key that last created or resumed it */
+	struct tally_row *as_client, *job; /* where its requests are counted; or NULL */
 	struct pool_share share,
 		copy_share; /* buffers for its transfers and for copies: see session_share() */
 };

@@ -184,6 +184,7 @@ static int start(struct gateway *g, struct nfsd_opts *o, const sigset_t *set)
 
 	if (r)
 		return r;
+	setenv("SHEAF_JOB", "", 1); /* its clients are jobs of their own */
 	if (sheaf_connect(g->conf_path, &g->fs))
 		return failed(o, "%s", sheaf_why());
 	r = sheaf_h_getattr(g->fs, NULL, sheaf_root(g->fs), &st);

@@ -164,6 +164,7 @@ void sreq_answer(struct sreq *s)
 	       (unsigned long long)(s->srv->loop->now - s->q.born) / 1000);
 	hist_add(&s->srv->op_times[s->head.op], s->srv->loop->now - s->q.born);
 	sreq_unreserve(s);
+	sreq_count(s);
 	if (s->session)
 		session_answered(s->session, s->head.slot);
 	if (error && error != -ESHUTDOWN && s->no_room)

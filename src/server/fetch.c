@@ -103,7 +103,7 @@ static bool finish(struct fetch *f)
 		zero_behind(f, 0);
 	} else if (!error) {
 		error = lost_here(f, object_end(f->object));
-		f->srv->bytes_read += f->view.length;
+		sreq_count_read(f->s, f->view.length);
 	}
 	turn_end(&f->turn);
 	object_put(f->object);

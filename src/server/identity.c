@@ -47,6 +47,7 @@ int sreq_identify(struct sreq *s)
 	if (l->role != LINK_SERVER && conf_squashes(s->srv->auth_conf, &l->from))
 		squash(h);
 	s->cred = (struct cred){ h->uid, h->gid, h->n_gids, h->gids };
+	s->has_cred = true;
 	return 0;
 }
 

@@ -218,6 +218,7 @@ int server_metrics(struct server *s, char **text, size_t *len)
 	write_links(f, s);
 	write_refusals(f, s);
 	write_windows(f, s);
+	tallies_write(f, s);
 	write_notices(f, s);
 	write_times(f, s);
 	return fclose(f) ? -ENOMEM : 0;

@@ -325,7 +325,7 @@ static bool read_step(struct req *q)
 	case DISK:
 		req_goto(q, MOVE);
 		r->data = (struct wire_bytes){ (uint32_t)d->buf.len, d->buf.iov[0].iov_base };
-		s->srv->bytes_read += d->buf.len;
+		sreq_count_read(s, d->buf.len);
 		break;
 	case MOVE:
 		req_goto(q, REPLY);
@@ -412,7 +412,7 @@ static bool write_step(struct req *q)
 	case MOVE:
 		req_goto(q, REPLY);
 		if (!d->bulk.s) /* windows count their bytes themselves */
-			s->srv->bytes_written += a->data.len;
+			sreq_count_written(s, a->data.len);
 		written(d->object, r);
 		break;
 	case REPLY:

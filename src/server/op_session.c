@@ -164,6 +164,7 @@ static int attach(struct sreq *s)
 		e = own(s, ss);
 	if (e)
 		return e;
+	tallies_join(s->srv, ss, &((const struct wire_session_args *)s->args)->job);
 	name_session(s, ss);
 	if (s->link->state != LINK_UP)
 		return -ECONNRESET;

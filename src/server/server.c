@@ -192,6 +192,8 @@ static int open_all(struct server *s, const struct server_opts *o, char *err, si
 		r = lock_table_init(&s->locks);
 	if (!r)
 		r = times_init(s);
+	if (!r)
+		r = tallies_init(s);
 	if (r)
 		return r;
 	s->boot = disk_boot(s->disk);
@@ -283,6 +285,7 @@ static void free_rest(struct server *s)
 	arena_destroy(&s->map_arena);
 	arena_destroy(&s->store_arena);
 	times_free(s);
+	tallies_free(s);
 	bank_free(s->notices.bank);
 	mac_key_free(s->signer);
 	free(s->peers);

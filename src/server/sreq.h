@@ -48,6 +48,7 @@ struct sreq {
 	const struct op_row *row;
 	struct wire_req_head head;
 	struct cred cred;
+	bool has_cred; /* the key of its link allows cred */
 	struct msg *in;
 	uint64_t tag;
 	uint64_t verifier; /* the disk's, when the request arrived */
@@ -104,6 +105,11 @@ int sreq_identify(struct sreq *s);
 bool sreq_may_be_root(const struct sreq *s);
 /* The proof of a session: a HMAC of the client's secret and its key. */
 void session_mac(const struct sreq *s, const uint8_t secret[16], uint8_t out[16]);
+
+/* ---- tallies.c: counts by client, user and job ---- */
+void sreq_count(const struct sreq *s); /* it is answered */
+void sreq_count_read(const struct sreq *s, uint64_t bytes); /* also for the server */
+void sreq_count_written(const struct sreq *s, uint64_t bytes);
 
 /* ---- room.c: limits ---- */
 /* Takes n units: 0, or the error for the client. A refusal is counted and logged. */

@@ -3,6 +3,7 @@
 #define SHEAF_SRV_H
 
 #include <assert.h>
+#include <stdio.h>
 
 #include "disk/disk.h"
 #include "layout/layout.h"
@@ -115,6 +116,7 @@ struct server {
 		uint64_t life; /* ns for which clients may use attributes */
 		uint64_t asked[4096]; /* by hash of the inode: when its attributes were asked for */
 	} notices; /* for the cache bank (notices.c) */
+	struct tally *tallies; /* TALLY_KINDS of them */
 	struct hist **state_times; /* by operation and state */
 	struct hist *op_times; /* by operation: from the message to the reply */
 	struct hist *window_times; /* by state of a window */
@@ -143,6 +145,13 @@ struct server {
 /* ---- metrics.c ---- */
 int times_init(struct server *srv);
 void times_free(struct server *srv);
+
+/* ---- tallies.c ---- */
+int tallies_init(struct server *srv);
+void tallies_free(struct server *srv); /* after its sessions */
+/* Where the requests of this session are counted from now on. */
+void tallies_join(struct server *srv, struct session *ss, const struct wire_bytes *job);
+void tallies_write(FILE *f, const struct server *srv); /* as metrics */
 
 /* ---- target_map.c ---- */
 int map_open(struct server *s); /* call after the metadata are open, before the network */

@@ -274,7 +274,10 @@ static void account(struct window *w)
 	b->moved += w->len;
 	object_count(b->object, w->n, 0);
 	srv->window_counts[w->strategy]++;
-	*(b->write ? &srv->bytes_written : &srv->bytes_read) += w->len;
+	if (b->write)
+		sreq_count_written(b->s, w->len);
+	else
+		sreq_count_read(b->s, w->len);
 	buf_put(&w->buf);
 	unmap(w);
 }

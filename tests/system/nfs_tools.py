@@ -121,6 +121,8 @@ def requests(port):
                 if r["server"] == "nfs" and r["op"] == "read" and r["state"] == "reply"]
     check(rows and rows[0]["uid"] == 0 and rows[0]["ino"] > 0, f"requests: {rows}")
     check(any(line.split()[:3] == ["nfs", "read", "reply"] for line in sheaf("requests").splitlines()), "the table")
+    jobs = json.loads(sheaf("top", "--by", "job", "--once", "--interval", "0.1", "--json"))["rows"]
+    check(any(r["name"].startswith("nfs ") and r["requests"] and r["sessions"] for r in jobs), f"sheaf top: {jobs}")
     c.s.close()
     print("calls in progress")
 

@@ -257,6 +257,7 @@ static void trials_of_the_server(void)
 	struct wire_session_args session[2] = { { .client = wire_text("a") },
 						{ .client = wire_text("b") } };
 	struct wire_backup_args backup[2] = { { 0, 0 }, { 1, 0 } };
+	struct wire_tally_args tally[2] = { { TALLY_USERS }, { TALLY_JOBS } };
 	struct wire_add_target_args add[2] = {
 		{ { 1, ROLE_DATA, wire_text("x"), wire_text("loop:1"), 0 }, false },
 		{ { 1, ROLE_DATA, wire_text("y"), wire_text("loop:2"), 0 }, false }
@@ -275,6 +276,7 @@ static void trials_of_the_server(void)
 	TRIAL(OP_BYE, GOODBYE, none);
 	TRIAL(OP_STATUS, 0, none);
 	TRIAL(OP_REQUESTS, 0, none);
+	TRIAL(OP_TALLY, 0, tally);
 	TRIAL(OP_MAP, 0, none);
 	TRIAL(OP_BACKUP, ANY_STATUS, backup);
 	TRIAL(OP_ADD_TARGET, ANY_STATUS, add);
