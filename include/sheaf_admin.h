@@ -40,6 +40,7 @@ struct sheaf_bank {
 	uint64_t ask_ns; /* time of the reads that asked */
 	uint64_t attr_asked, attr_hits, attr_skipped; /* attributes, as asked, hits and skipped */
 	uint64_t probes; /* measurements of the bank, for which nothing waited */
+	uint64_t wholes; /* of the hits: of small files, whose bytes came with their attributes */
 };
 /* -ENOENT: reads do not use a bank; sheaf_why() says why. */
 SHEAF_API int sheaf_bank(struct sheaf *fs, struct sheaf_bank *out);

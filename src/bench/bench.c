@@ -26,6 +26,7 @@ enum {
 	OPT_MOVER,
 	OPT_MPI,
 	OPT_LONG,
+	OPT_BLOCKS,
 	OPT_HOSTS,
 	OPT_RATE,
 	OPT_DELAY,
@@ -236,6 +237,8 @@ static void choose_clients(struct bench *b)
 	memcpy(b->clients, b->given, sizeof(b->clients));
 	for (int i = 0; !b->n_given && i < BENCH_MAX_LIST && b->kind->clients[i]; i++)
 		b->clients[b->n_clients++] = b->kind->clients[i];
+	if (!b->n_given && b->long_form && b->kind->clients_long)
+		b->clients[b->n_clients++] = b->kind->clients_long;
 	b->most_clients = 1;
 	for (int i = 0; i < b->n_clients; i++)
 		b->most_clients = MAX(b->most_clients, b->clients[i]);
@@ -347,6 +350,7 @@ static int take_options(struct bench *b, uint64_t *servers)
 	if (b->mpi && strcmp(b->mpi, "mpich") != 0 && strcmp(b->mpi, "openmpi") != 0)
 		return cli_usage(c, "--mpi %s: not mpich or openmpi", b->mpi);
 	b->long_form = c->opt[OPT_LONG] != NULL;
+	b->blocks = c->opt[OPT_BLOCKS] != NULL;
 	b->on_hosts = c->opt[OPT_HOSTS] != NULL;
 	r = bench_hosts_take(b, c->opt[OPT_RATE], c->opt[OPT_DELAY]);
 	if (!r && c->opt[OPT_CLIENTS])
@@ -483,7 +487,7 @@ const struct cli_command cmd_bench = {
 		"net|contig|latency|meta|lists|transfer|blockcolumn|tile|wan|incast|bank|common|registration|mount|mpi|nfs|all\n"
 		"                   [--dir DIR] [--servers N] [--meta N] [--clients LIST]\n"
 		"                   [--sizes LIST] [--pieces LIST] [--rounds N] [--mover NAME]\n"
-		"                   [--mpi NAME] [--long] [--hosts] [--rate RATE] [--delay TIME] [--json]\n"
+		"                   [--mpi NAME] [--long] [--blocks] [--hosts] [--rate RATE] [--delay TIME] [--json]\n"
 		"                   [--report DIR]",
 	.summary = "measure Sheaf, and the same machine without it, in the same run",
 	.run = run_bench,
@@ -493,7 +497,7 @@ const struct cli_command cmd_bench = {
 		     { 0, "meta", "N", "how many of these keep metadata (one for two processors)" },
 		     { 0, "clients", "LIST", "numbers of clients to compare, for example 1,4,16" },
 		     { 0, "sizes", "LIST",
-		       "transfer: only segments of these bytes, for example 64,2048; no typed access" },
+		       "transfer: only segments of these bytes, for example 64,2048, no typed access; bank: only reads of these bytes" },
 		     { 0, "pieces", "LIST",
 		       "transfer: only these numbers of segments, 128 or 1024; no typed access" },
 		     { 0, "rounds", "N", "how often everything is measured (9)" },
@@ -501,7 +505,9 @@ const struct cli_command cmd_bench = {
 		       "blockcolumn, tile: auto, inline, pack, gather or driven (auto)" },
 		     { 0, "mpi", "NAME", "mpi: mpich or openmpi (the first that is there)" },
 		     { 0, "long", NULL,
-		       "mount: a million operations before its memory is measured again" },
+		       "mount: a million operations before its memory is measured again; bank: 262,144 files and 64 clients" },
+		     { 0, "blocks", NULL,
+		       "bank: only compare sizes of blocks, 256 bytes to 1 MiB" },
 		     { 0, "hosts", NULL,
 		       "each of these servers, and all clients, in a network namespace; as root" },
 		     { 0, "rate", "RATE", "of each link between hosts, for example 1gbit" },

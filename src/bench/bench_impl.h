@@ -459,6 +459,8 @@ void bench_strided_name(char *out, size_t n, const struct bench_strided *s, int 
 const struct bench_row *bench_strided_find(struct bench *b, const struct bench_strided *s, int way,
 					   int out);
 int bench_strided_cleanup(struct bench *b);
+/* Drops the cached pages of a file's objects at all servers. 0, or -errno after a message. */
+int bench_drop_cached(struct bench *b, const char *file);
 
 /* ---------------------------------------------------------- bench_collective.c: a part of meta */
 
@@ -477,6 +479,7 @@ struct bench_kind {
 	const char *name, *summary;
 	const char *about; /* paragraphs of several lines that explain rows and ratios, or NULL */
 	int clients[BENCH_MAX_LIST]; /* client counts without --clients; 0 ends the list */
+	int clients_long; /* one more with --long, or 0 */
 	/* Why it cannot run here, or NULL. `missing`, `open`, `cleanup`, `end` may be NULL. */
 	const char *(*missing)(struct bench *b);
 	int (*open)(struct bench *b); /* when the servers run; 0, or -errno after a message */
@@ -505,6 +508,7 @@ struct bench {
 	bool on_hosts; /* --hosts */
 	bool long_form; /* --long */
 	int rounds, servers;
+	bool blocks; /* --blocks */
 	int metas; /* --meta: number of metadata servers among the temporary servers */
 	int clients[BENCH_MAX_LIST], n_clients; /* of the running benchmark */
 	int given[BENCH_MAX_LIST], n_given; /* --clients */

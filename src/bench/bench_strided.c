@@ -317,8 +317,7 @@ static int drop_pages(const char *path)
 	return r;
 }
 
-/* Drops the cached pages of the cold file's objects at all servers. */
-static int drop_cached(struct bench *b, const char *file)
+int bench_drop_cached(struct bench *b, const char *file)
 {
 	char pattern[CONF_PATH_MAX + 64];
 	struct stat st;
@@ -351,7 +350,7 @@ static int before_cold(struct bench *b, struct bench_case *c)
 	j.once = make_cold;
 	e = bench_clients_run(b, &j, 1, &r);
 	snprintf(file, sizeof(file), "%s/%s", j.path, file_name(&j));
-	return e ? e : drop_cached(b, file);
+	return e ? e : bench_drop_cached(b, file);
 }
 
 /* ---- cases ---- */

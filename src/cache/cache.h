@@ -26,6 +26,7 @@ struct bank_counts {
 	uint64_t ask_ns; /* time of accesses that were asked for */
 	uint64_t probes; /* to measure the bank */
 	uint64_t attr_asked, attr_hits, attr_skipped; /* attributes, as asked, hits and skipped */
+	uint64_t wholes; /* of the hits: of bytes that came with attributes */
 	uint64_t notices, notices_lost; /* of changes: set; not set, since too many waited */
 };
 
@@ -101,16 +102,27 @@ struct bank_attr {
 	uint64_t stamp; /* wall clock of that client before it asked, in ns */
 	uint64_t incarnation; /* of the storage of the inode's server */
 	uint64_t ino, change;
-	uint64_t length;
+	uint32_t gen, length;
+	uint32_t file_bytes; /* of a regular file that may have a whole; else 0 */
+	uint32_t zero;
 	uint8_t data[BANK_ATTR_MAX]; /* encoded by the user of the bank */
+};
+/* All bytes of a small file, behind the attributes of a handle. */
+#define BANK_WHOLE_MAX 8192
+struct bank_whole {
+	struct bank_state state; /* what they belong to */
+	uint32_t length; /* 0: there are none */
+	uint8_t data[BANK_WHOLE_MAX];
 };
 /* Two entries can have the attributes of an inode: that of its handle, and that of a question (a
  * path as a user asked for it). Neither is used if there is a notice of a later change. */
 struct bank_look {
 	char by_handle[BANK_KEY], by_question[BANK_KEY], notice[BANK_KEY];
 	bool has_handle, has_question;
+	bool wants_whole; /* by a question: also look for the entry of its handle */
 	bool is_found;
 	struct bank_attr attr;
+	struct bank_whole whole;
 };
 /* For bank_find(); `look` says what is found. NULL: no memory. */
 struct bank_call *bank_look_new(struct bank *b);
@@ -145,7 +157,7 @@ struct bank_class {
 };
 struct bank_choice {
 	struct bank_class classes[BANK_CLASSES];
-	int64_t saved; /* ns */
+	int64_t saved[2]; /* ns: of reads, of attributes */
 	uint64_t fill_ns; /* how long clients fill */
 	bool asks_always;
 };
@@ -157,8 +169,8 @@ bool choice_probes(const struct bank_choice *k, unsigned class);
 void choice_note_plain(struct bank_choice *k, unsigned class, uint64_t ns);
 /* A conversation took this long; some daemons failed in it. */
 void choice_note_ask(struct bank_choice *k, unsigned class, uint64_t ns, bool has_failed);
-/* An access that asked took this long in all. */
-void choice_note_asked(struct bank_choice *k, unsigned class, uint64_t ns);
+/* An access that asked took this long in all, and so much of it in conversations. */
+void choice_note_asked(struct bank_choice *k, unsigned class, uint64_t ns, uint64_t talk_ns);
 /* How long to wait for another client that fills, in ns; how long one took, or was waited for. */
 uint64_t choice_patience(const struct bank_choice *k, unsigned class);
 void choice_note_fill(struct bank_choice *k, uint64_t ns);

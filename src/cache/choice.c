@@ -6,6 +6,10 @@
  * no access asks, so nothing is filled either. Where it is faster, the sum decides: it is negative
  * where too little is found. Then no access asks, and each adds a part of its time.
  *
+ * A conversation counts TALK_COST times: it takes as much more processor time than a small read by
+ * a server, and where all processors are busy, that is what other clients wait for. Counted once,
+ * clients of a busy host would ask until all accesses take as long as conversations.
+ *
  * Threads: the loop's. Buffers: none. Errors: none. */
 #include "cache/cache.h"
 
@@ -15,10 +19,17 @@
 #define PLAIN_SHARE 32 /* the same of accesses that do not ask, where asking pays */
 #define PLAIN_EVERY 64 /* least number of accesses between two of those */
 #define LOSS_SHARE 12 /* the part of its time that an access adds to a negative sum */
+#define TALK_COST 2
 #define SUM_MAX ((int64_t)(20 * NSEC_PER_MSEC))
 #define PATIENCE_MIN (8 * NSEC_PER_MSEC)
 #define PATIENCE_MAX (500 * NSEC_PER_MSEC)
 #define PATIENCE 4 /* times the duration of a fill */
+
+/* Attributes and blocks are found independently of each other. */
+static int64_t *sum_of(struct bank_choice *k, unsigned class)
+{
+	return &k->saved[class == BANK_ATTR];
+}
 
 unsigned choice_class(uint64_t bytes)
 {
@@ -40,18 +51,12 @@ static void note(uint64_t *mean, uint32_t *n, uint64_t ns)
 
 static bool is_far_below(const struct bank_class *c)
 {
-	return c->ask_ns * 3 < c->plain_ns;
+	return c->ask_ns * TALK_COST < c->plain_ns;
 }
 
-/* A third to begin, half to go on: noise does not change it often, and a conversation with the bank
- * takes more of the processors, which others want, than its time shows. */
 static void compare(struct bank_class *c)
 {
-	if (c->n_plain < SAMPLES_MIN || c->n_ask < SAMPLES_MIN)
-		return;
-	if (c->is_faster)
-		c->is_faster = c->ask_ns * 2 < c->plain_ns;
-	else
+	if (c->n_plain >= SAMPLES_MIN && c->n_ask >= SAMPLES_MIN)
 		c->is_faster = is_far_below(c);
 }
 
@@ -61,7 +66,7 @@ bool choice_asks(struct bank_choice *k, unsigned class)
 
 	if (k->asks_always)
 		return true;
-	if (!c->is_faster || k->saved < 0)
+	if (!c->is_faster || *sum_of(k, class) < 0)
 		return false;
 	if (c->n_asked >= PLAIN_EVERY && c->unplain / PLAIN_SHARE >= c->plain_ns)
 		return false;
@@ -88,8 +93,8 @@ void choice_note_plain(struct bank_choice *k, unsigned class, uint64_t ns)
 	c->unprobed += ns;
 	c->unplain = 0;
 	c->n_asked = 0;
-	if (k->saved < 0)
-		k->saved += (int64_t)(ns / LOSS_SHARE);
+	if (*sum_of(k, class) < 0)
+		*sum_of(k, class) += (int64_t)(ns / LOSS_SHARE);
 	compare(c);
 }
 
@@ -104,13 +109,14 @@ void choice_note_ask(struct bank_choice *k, unsigned class, uint64_t ns, bool ha
 	compare(c);
 }
 
-void choice_note_asked(struct bank_choice *k, unsigned class, uint64_t ns)
+void choice_note_asked(struct bank_choice *k, unsigned class, uint64_t ns, uint64_t talk_ns)
 {
 	struct bank_class *c = &k->classes[class];
+	uint64_t cost = ns + (TALK_COST - 1) * talk_ns;
+	int64_t sum = *sum_of(k, class) + (int64_t)c->plain_ns - (int64_t)cost;
 
 	c->unplain += ns;
-	k->saved += (int64_t)c->plain_ns - (int64_t)ns;
-	k->saved = MAX(MIN(k->saved, SUM_MAX), -SUM_MAX);
+	*sum_of(k, class) = MAX(MIN(sum, SUM_MAX), -SUM_MAX);
 }
 
 uint64_t choice_patience(const struct bank_choice *k, unsigned class)

@@ -52,7 +52,8 @@ int sheaf_bank(struct sheaf *fs, struct sheaf_bank *out)
 					    .attr_asked = k->attr_asked,
 					    .attr_hits = k->attr_hits,
 					    .attr_skipped = k->attr_skipped,
-					    .probes = k->probes };
+					    .probes = k->probes,
+					    .wholes = k->wholes };
 	} else {
 		why_set("%s", c->bank_why);
 		r = -ENOENT;
@@ -91,9 +92,9 @@ ssize_t api_bank_text(struct sheaf *fs, char *out, size_t size)
 		     ",\"hit_bytes\":%" PRIu64 ",\"waits\":%" PRIu64 ",\"filled\":%" PRIu64
 		     ",\"failures\":%" PRIu64 ",\"bad\":%" PRIu64 ",\"ask_ns\":%" PRIu64
 		     ",\"attr_asked\":%" PRIu64 ",\"attr_hits\":%" PRIu64
-		     ",\"attr_skipped\":%" PRIu64 "}",
+		     ",\"attr_skipped\":%" PRIu64 ",\"wholes\":%" PRIu64 "}",
 		     k.asked, k.hits, k.skipped, k.hit_bytes, k.waits, k.filled, k.failures, k.bad,
-		     k.ask_ns, k.attr_asked, k.attr_hits, k.attr_skipped);
+		     k.ask_ns, k.attr_asked, k.attr_hits, k.attr_skipped, k.wholes);
 	if (size && size < (size_t)n)
 		return -ERANGE;
 	if (size)

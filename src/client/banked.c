@@ -45,7 +45,7 @@ struct banked {
 	uint64_t pause_ns; /* the next pause */
 	bool has_waited;
 	struct timer pause;
-	uint64_t began, find_began;
+	uint64_t began, find_began, talk_ns; /* talk_ns: of all conversations */
 	unsigned class;
 	int64_t result;
 };
@@ -316,6 +316,7 @@ static int64_t missing_bytes(const struct banked *b)
 
 static void ask_state(struct cop *op)
 {
+	op->look_stamp = op->c->loop->env->clock->wall(op->c->loop->env);
 	op->args.GETATTR = (struct wire_getattr_args){ op->file->h, true };
 	op->call = call_make(op, OP_GETATTR, &op->args, &op->res);
 	peer_call(meta_peer(op->c, op->file->h.ino), &op->call, &op->q);
@@ -387,6 +388,16 @@ static bool take_ahead(const struct cfile *f, struct bank_call *c)
 	return true;
 }
 
+/* The same from what came with the file's attributes. */
+static bool take_whole(const struct cop *op, struct bank_call *c)
+{
+	const struct bank_whole *w = whole_find(op->c, &c->state);
+
+	if (w)
+		whole_take(op->c, w, c);
+	return w != NULL;
+}
+
 /* Stores what was fetched, or gives the ticket to others. */
 static void end_fill(struct cop *op, bool is_valid)
 {
@@ -395,6 +406,7 @@ static void end_fill(struct cop *op, bool is_valid)
 	if (is_valid) {
 		choice_note_fill(bank_choice(op->c->bank), clock_of(op) - b->find_began);
 		keep_ahead(op->file, b->call);
+		whole_store(op, b->call);
 		bank_store(b->call);
 	} else {
 		op->file->holding->leaves_bank = true;
@@ -442,7 +454,7 @@ static bool end(struct cop *op)
 	struct banked *b = op->state;
 
 	call_fini(&op->call);
-	choice_note_asked(bank_choice(op->c->bank), b->class, clock_of(op) - b->began);
+	choice_note_asked(bank_choice(op->c->bank), b->class, clock_of(op) - b->began, b->talk_ns);
 	bank_counts(op->c->bank)->ask_ns += clock_of(op) - b->began;
 	bank_call_free(b->call);
 	return cop_end(op, b->result);
@@ -472,9 +484,10 @@ static bool end_hit(struct cop *op)
 static void note_find(struct cop *op)
 {
 	struct banked *b = op->state;
+	uint64_t ns = clock_of(op) - b->find_began;
 
-	choice_note_ask(bank_choice(op->c->bank), b->class, clock_of(op) - b->find_began,
-			!b->call || b->call->failures);
+	b->talk_ns += ns;
+	choice_note_ask(bank_choice(op->c->bank), b->class, ns, !b->call || b->call->failures);
 }
 
 /* Another client had the ticket, and has filled. */
@@ -495,7 +508,7 @@ static bool step(struct req *q)
 	switch (q->state) {
 	case FIND:
 		req_goto(q, FOUND);
-		if (take_ahead(op->file, b->call))
+		if (take_ahead(op->file, b->call) || take_whole(op, b->call))
 			return end_hit(op);
 		b->find_began = clock_of(op);
 		bank_find(&b->call, q);
@@ -601,7 +614,8 @@ bool banked_read(struct cop *op, struct cfile *f, const struct iovec *mem, size_
 	n = blocks_of(f, ext, n_ext, op->access.total);
 	if (!n || !state_of(f, &state))
 		return false;
-	if (!choice_asks(choice_of(op), choice_class(op->access.total))) {
+	if (!whole_find(op->c, &state) &&
+	    !choice_asks(choice_of(op), choice_class(op->access.total))) {
 		read_measured(op, &state, ext, n_ext, n);
 		return false;
 	}

@@ -28,6 +28,24 @@ void attrs_end(struct cop *op, int error);
 /* This client has changed an inode; names, or permissions of directories. */
 void attrs_changed(struct client *c, uint64_t ino);
 void attrs_changed_names(struct client *c);
+/* A metadata server tells for how long it has changed nothing. */
+void attrs_session(struct peer *p, const struct wire_session_res *r);
+
+/* Makes an entry of these attributes; stamp: wall clock before the server was asked. False: they
+ * do not fit. */
+bool attrs_fill(struct bank_call *look, const struct wire_attr *at, uint64_t incarnation,
+		uint64_t stamp);
+
+/* ---- banked_whole.c: small files whose bytes came with their attributes ---- */
+bool whole_wanted(struct client *c); /* are they read often enough to fetch them? */
+void whole_keep(struct client *c, const struct bank_whole *w);
+/* What is kept; NULL: nothing of this state. */
+const struct bank_whole *whole_find(struct client *c, const struct bank_state *s);
+const struct bank_whole *whole_of(const struct client *c, uint64_t incarnation, uint64_t ino,
+				  uint64_t change);
+void whole_take(struct client *c, const struct bank_whole *w, struct bank_call *call);
+/* After a fill: stores attributes and bytes, if these blocks are all of a small file. */
+void whole_store(struct cop *op, const struct bank_call *call);
 
 /* ---- transfer.c ---- */
 /* client_read() without the bank. */

@@ -5,7 +5,9 @@
  * An entry is used for as long as the cluster file says, by the clocks of both clients, and not if
  * this client itself may have changed since then what the entry shows: it remembers when it last
  * changed any name, and which inodes it changed (a hash of them: others may be asked for in vain).
- * That needs clocks of hosts that agree to OWN_NS.
+ * Nor is it used if a metadata server has changed anything between it and the start of this
+ * client: so a program sees what those before it have done. That needs clocks of hosts that agree
+ * to OWN_NS.
  *
  * A mount and a gateway use no entries: what they are asked for a name or a handle may be the look
  * before an open, which has to see the last state that was closed.
@@ -29,7 +31,12 @@ static uint64_t wall_of(const struct client *c)
 	return c->loop->env->clock->wall(c->loop->env);
 }
 
-/* ---- what this client has changed ---- */
+static bool is_by_path(const struct cop *op)
+{
+	return op->call.op == OP_LOOKUP;
+}
+
+/* ---- what this client has changed, and others before it ---- */
 
 static uint64_t *slot_of(struct client *c, uint64_t ino)
 {
@@ -46,21 +53,43 @@ void attrs_changed_names(struct client *c)
 	c->changed.names = wall_of(c);
 }
 
-/* May an entry with this stamp be used? */
-static bool is_recent(struct client *c, uint64_t ino, uint64_t stamp)
+void attrs_session(struct peer *p, const struct wire_session_res *r)
 {
-	uint64_t since = MAX(c->changed.names, *slot_of(c, ino)), now = wall_of(c);
+	struct client *c = p->owner;
+	uint64_t now = wall_of(c), *before = &c->changed_before[p - c->peers];
+
+	if (!*before)
+		*before = now - MIN(r->unchanged_ns, now - 1);
+}
+
+/* The last change before this client began that an answer to the operation can depend on. A path
+ * may lead over any server. */
+static uint64_t changed_before(const struct cop *op, uint64_t ino)
+{
+	const struct client *c = op->c;
+	uint64_t last = 0;
+
+	for (uint32_t i = 0; i < c->n_meta; i++) {
+		uint64_t t = c->changed_before[c->meta[i]];
+
+		if (is_by_path(op) || c->meta[i] == client_meta_of(c, ino))
+			last = MAX(last, t ? t : c->wall_started);
+	}
+	return last;
+}
+
+/* May an entry with this stamp be used? */
+static bool is_recent(const struct cop *op, uint64_t ino, uint64_t stamp)
+{
+	struct client *c = op->c;
+	uint64_t own = MAX(c->changed.names, *slot_of(c, ino)), now = wall_of(c);
+	uint64_t since = MAX(own, changed_before(op, ino));
 	uint64_t life = bank_attr_seconds(c->bank) * NSEC_PER_SEC;
 
 	return stamp > since + OWN_NS && stamp <= now + SKEW_NS && stamp + life >= now;
 }
 
 /* ---- looking and storing ---- */
-
-static bool is_by_path(const struct cop *op)
-{
-	return op->call.op == OP_LOOKUP;
-}
 
 static void name_question(const struct cop *op, struct bank_call *look)
 {
@@ -90,7 +119,7 @@ static bool may_look(struct cop *op)
 	if (client_bank_open(c) || !bank_attr_seconds(c->bank) || !meta_peer(c, ino)->incarnation)
 		return false;
 	/* of a file that is open here, the server tells whether its blocks in the bank are old */
-	return is_recent(c, ino, wall_of(c)) && (is_by_path(op) || !holding_find(c, ino));
+	return is_recent(op, ino, wall_of(c)) && (is_by_path(op) || !holding_find(c, ino));
 }
 
 static struct bank_choice *choice_of(const struct cop *op)
@@ -137,6 +166,7 @@ bool attrs_find(struct cop *op)
 	else
 		bank_look_handle(op->look, meta_peer(op->c, op->ino)->incarnation, op->ino,
 				 op->args.GETATTR.h.gen);
+	op->look->look->wants_whole = whole_wanted(op->c);
 	bank_counts(op->c->bank)->attr_asked++;
 	bank_find(&op->look, &op->q);
 	return true;
@@ -151,10 +181,20 @@ static bool take(struct cop *op, const struct bank_attr *a)
 	xdr_decoder(&x, a->data, a->length, &op->arena);
 	if (!xdr_wire_attr(&x, &at) || at.ino != a->ino || at.change != a->change || at.unsettled ||
 	    a->incarnation != meta_peer(c, a->ino)->incarnation ||
-	    !is_recent(c, a->ino, a->stamp) || holding_find(c, a->ino))
+	    !is_recent(op, a->ino, a->stamp) || holding_find(c, a->ino))
 		return false;
 	op->attr = at;
 	return true;
+}
+
+/* The bytes that came with the attributes. */
+static void take_whole(struct cop *op, const struct bank_look *k)
+{
+	const struct bank_state *s = &k->whole.state;
+
+	if (k->whole.length && s->ino == k->attr.ino && s->change == k->attr.change &&
+	    s->incarnation == k->attr.incarnation && s->size == op->attr.size)
+		whole_keep(op->c, &k->whole);
 }
 
 static uint64_t time_of(const struct cop *op)
@@ -167,34 +207,58 @@ bool attrs_found(struct cop *op)
 	struct bank_call *look = op->look;
 	bool is_found;
 
-	choice_note_ask(choice_of(op), BANK_ATTR, time_of(op), !look || look->failures);
+	op->look_talk_ns = time_of(op);
+	choice_note_ask(choice_of(op), BANK_ATTR, op->look_talk_ns, !look || look->failures);
 	is_found = look && look->look->is_found && take(op, &look->look->attr);
+	if (is_found)
+		take_whole(op, look->look);
 	bank_counts(op->c->bank)->attr_hits += is_found;
 	op->is_found = is_found;
 	return is_found;
 }
 
-static bool is_unsettled(const struct cop *op)
+/* Not of files with writers: their sizes change without a notice. */
+static bool may_store(const struct cop *op)
 {
-	return is_by_path(op) ? op->res.lookup.at.unsettled : op->res.getattr.at.unsettled;
+	return !(is_by_path(op) ? op->res.lookup.at.unsettled : op->res.getattr.at.unsettled);
 }
 
-/* Stores what the server answered. Sizes of files with writers change without a notice. */
-static void store(struct cop *op)
+bool attrs_fill(struct bank_call *look, const struct wire_attr *at, uint64_t incarnation,
+		uint64_t stamp)
 {
-	struct bank_look *k = op->look->look;
-	const struct peer *p = meta_peer(op->c, op->attr.ino);
+	struct bank_attr *a = &look->look->attr;
+	struct wire_attr copy = *at;
 	struct xdr x;
 
-	k->attr = (struct bank_attr){ .stamp = op->look_stamp,
-				      .incarnation = p->incarnation,
-				      .ino = op->attr.ino,
-				      .change = op->attr.change };
-	xdr_encoder(&x, k->attr.data, sizeof(k->attr.data));
-	if (is_unsettled(op) || !p->incarnation || !xdr_wire_attr(&x, &op->attr))
+	*a = (struct bank_attr){ .stamp = stamp,
+				 .incarnation = incarnation,
+				 .ino = at->ino,
+				 .gen = at->gen,
+				 .change = at->change };
+	if ((at->mode & S_IFMT) == S_IFREG && at->size <= BANK_WHOLE_MAX)
+		a->file_bytes = (uint32_t)at->size;
+	xdr_encoder(&x, a->data, sizeof(a->data));
+	if (!incarnation || !xdr_wire_attr(&x, &copy))
+		return false;
+	a->length = (uint32_t)xdr_used(&x);
+	bank_look_handle(look, incarnation, at->ino, at->gen);
+	return true;
+}
+
+/* Stores what the server answered. */
+static void store(struct cop *op)
+{
+	const struct wire_attr *at = &op->attr;
+	uint64_t incarnation = meta_peer(op->c, at->ino)->incarnation;
+	const struct bank_whole *w;
+
+	if (!may_store(op) || !attrs_fill(op->look, at, incarnation, op->look_stamp))
 		return;
-	k->attr.length = xdr_used(&x);
-	bank_look_handle(op->look, p->incarnation, op->attr.ino, op->attr.gen);
+	w = whole_of(op->c, incarnation, at->ino, at->change);
+	if (w)
+		op->look->look->whole = *w;
+	else
+		op->look->look->whole.length = 0;
 	bank_store(op->look);
 	op->look = NULL;
 }
@@ -209,7 +273,7 @@ static bool may_move(const struct cop *op)
 void attrs_end(struct cop *op, int error)
 {
 	if (op->look_began) {
-		choice_note_asked(choice_of(op), BANK_ATTR, time_of(op));
+		choice_note_asked(choice_of(op), BANK_ATTR, time_of(op), op->look_talk_ns);
 		if (!error && !op->is_found && op->look)
 			store(op);
 	}

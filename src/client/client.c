@@ -64,7 +64,7 @@ int client_new(const struct client_opts *o, struct client **out)
 		memcpy(c->name, o->session_name, sizeof(c->name));
 	c->loop->now = c->loop->env->clock->now(c->loop->env);
 	c->net = o->of ? o->of->net : net_new(o, c->host);
-	attrs_changed_names(c); /* what a program before this one has done */
+	c->wall_started = c->loop->env->clock->wall(c->loop->env);
 	c->trace_base = env_random_u64(o->loop->env);
 	c->max_list_extents = LIST_USUAL;
 	c->peers = calloc(CONF_MAX_TARGETS, sizeof(*c->peers)); /* untouched pages cost no memory */
@@ -131,6 +131,7 @@ static void session_up(struct peer *p, const struct wire_session_res *r)
 	struct client *c = p->owner;
 
 	direct_session_up(&c->direct, p, r);
+	attrs_session(p, r);
 }
 
 static void link_down(struct peer *p)
@@ -190,6 +191,7 @@ void client_free(struct client *c)
 	free(c->peers);
 	free(c->targets);
 	direct_fini(&c->direct);
+	free(c->wholes);
 	free(c);
 }
 

@@ -143,6 +143,7 @@ struct cop {
 	struct bank_call *look; /* of attributes in the bank; NULL: none, or it took too long */
 	bool has_looked, is_found;
 	uint64_t look_began, look_stamp; /* by the clock and the wall clock; look_began 0: none */
+	uint64_t look_talk_ns; /* how long the bank took */
 	struct iovec one_mem; /* plain reads and writes are lists of one entry */
 	struct extent one_ext;
 	uint64_t space_total, space_avail; /* of client_statfs() */

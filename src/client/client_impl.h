@@ -53,7 +53,11 @@ struct client {
 	struct direct direct;
 	struct bank *bank; /* the cache bank, or NULL: */
 	char bank_why[256]; /* why not */
+	struct kept_wholes *wholes; /* banked_whole.c; NULL: none yet */
 	bool bank_tried; /* to open it, at the first open or stat that could use it */
+	uint64_t wall_started;
+	/* by server: wall clock of its last change before our first session; 0: not known */
+	uint64_t changed_before[CONF_MAX_TARGETS];
 	struct { /* wall clock of our latest changes, for attributes in the bank */
 		uint64_t names; /* of any name, or of permissions of directories */
 		uint64_t inodes[256]; /* by hash */

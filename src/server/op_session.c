@@ -177,7 +177,8 @@ static int attach(struct sreq *s)
 					.slots = SESSION_SLOTS,
 					.lease_ms = s->srv->net.id.lease_ms,
 					.boot = s->srv->boot,
-					.inherited = r->inherited };
+					.inherited = r->inherited,
+					.unchanged_ns = notices_unchanged(s->srv) };
 	tell_object_dir(s, r);
 	return 0;
 }

@@ -255,6 +255,7 @@ void server_reread(struct server *s, const struct conf *c, const uint8_t client_
 	s->auth_conf = s->net.id.named_keys = c;
 	memcpy(s->net.id.client_key, client_key, KEY_BYTES);
 	net_recheck_keys(&s->net);
+	notices_set(s, &c->bank);
 }
 
 /* ---- the end ---- */

@@ -55,7 +55,8 @@ int server_restore(struct env *e, const struct conf *c, uint32_t target,
 		   const struct server_part *p, bool force, char *err, size_t err_len);
 /* Opens the storage and listens. On failure `err` is one clear line. */
 int server_start(const struct server_opts *o, struct server **out, char *err, size_t err_len);
-/* Switches to the keys and networks of a newer cluster file, whose keys are loaded. c is borrowed
+/* Switches to the keys and networks of a newer cluster file, whose keys are loaded, and sets
+ * notices for its cache bank if there were none before. c is borrowed
  * until the next call or the end of the server. Closes links whose key is gone, has changed or has
  * another role. */
 void server_reread(struct server *s, const struct conf *c, const uint8_t client_key[KEY_BYTES]);

@@ -113,8 +113,11 @@ struct server {
 	struct http *http; /* or NULL */
 	struct {
 		struct bank *bank; /* NULL: there are no notices */
+		struct conf_bank conf; /* of it */
+		uint64_t opened;
 		uint64_t life; /* ns for which clients may use attributes */
 		uint64_t asked[4096]; /* by hash of the inode: when its attributes were asked for */
+		uint64_t changed; /* when any metadata were changed last; 0: not known */
 	} notices; /* for the cache bank (notices.c) */
 	struct tally *tallies; /* TALLY_KINDS of them */
 	struct hist **state_times; /* by operation and state */
@@ -163,7 +166,11 @@ int map_knows(struct server *s, uint32_t target, uint64_t ino);
 
 /* ---- notices.c ---- */
 void notices_open(struct server *s);
+void notices_set(
+	struct server *s,
+	const struct conf_bank *conf); /* if none are set yet; later changes need a restart */
 void notices_asked(struct server *s, uint64_t ino); /* a client gets its attributes */
+uint64_t notices_unchanged(const struct server *s); /* for how many ns; 0: not known */
 
 /* ---- op_backup.c ---- */
 void backup_session_ended(struct server *s, uint64_t session);

@@ -22,15 +22,15 @@
 
 /* ---- the bank ---- */
 
-#define ENTRIES 4096
+#define ENTRIES 2048
 static struct {
 	struct sim *sim;
 	struct stored {
-		char key[BANK_KEY];
-		uint8_t value[BLOCK + SEAL_BYTES]; /* attributes are shorter */
+		uint8_t value[SEAL_BYTES + sizeof(struct bank_attr) + sizeof(struct bank_whole)];
 		size_t length;
 		uint64_t until;
 	} entries[ENTRIES];
+	char keys[ENTRIES][BANK_KEY]; /* of the entries; apart, to be searched */
 	size_t n;
 	bool lies;
 	struct world *unsealed; /* values can be compared: a name has one value; or NULL */
@@ -52,7 +52,7 @@ static void bank_close(void *handle)
 static struct stored *find(const char *key)
 {
 	for (size_t i = 0; i < bank.n; i++)
-		if (!memcmp(bank.entries[i].key, key, BANK_KEY))
+		if (!memcmp(bank.keys[i], key, BANK_KEY))
 			return &bank.entries[i];
 	return NULL;
 }
@@ -95,7 +95,7 @@ static int put(const struct bank_entry *e, bool replaces, uint32_t seconds)
 		return -EIO;
 	if (s && !replaces && (!s->until || bank.sim->now < s->until))
 		return -EEXIST;
-	if (s && bank.unsealed && s->length > SEAL_BYTES && e->length > SEAL_BYTES)
+	if (s && bank.unsealed && !seconds && s->length > SEAL_BYTES) /* a block */
 		scene_check(bank.unsealed,
 			    s->length == e->length &&
 				    !memcmp(s->value + SEAL_BYTES,
@@ -104,7 +104,7 @@ static int put(const struct bank_entry *e, bool replaces, uint32_t seconds)
 			    "a name of the bank gets another value");
 	if (!s)
 		s = &bank.entries[bank.n < ENTRIES ? bank.n++ : sim_below(bank.sim, ENTRIES)];
-	memcpy(s->key, e->key, BANK_KEY);
+	memcpy(bank.keys[s - bank.entries], e->key, BANK_KEY);
 	memcpy(s->value, e->value, e->length);
 	s->length = e->length;
 	s->until = seconds ? bank.sim->now + seconds * NSEC_PER_SEC : 0;
@@ -136,7 +136,7 @@ static const struct bank_ops ops = { bank_open, bank_close, bank_get,
 
 struct party {
 	uint32_t client;
-	enum { IDLE, OPENING, WORKING, SYNCING, CLOSING } state;
+	enum { IDLE, LOOKING, OPENING, WORKING, SYNCING, CLOSING } state;
 	struct cop *c;
 	struct cfile *f;
 	uint32_t done; /* reads or writes of this open */
@@ -201,6 +201,10 @@ static void start_read(struct scene *s, struct party *a)
 {
 	uint64_t off = sim_below(&s->w->sim, BYTES), n = 1 + sim_below(&s->w->sim, 3 * BLOCK);
 
+	if (chance(3)) { /* then it is stored as a whole, too */
+		off = 0;
+		n = BYTES;
+	}
 	a->mem = (struct iovec){ a->data, MIN(n, BYTES - off) };
 	a->ext = (struct extent){ off, a->mem.iov_len };
 	share_least(s, a);
@@ -222,6 +226,13 @@ static void check_read(struct scene *s, const struct party *a)
 			    a->data[i], (unsigned long long)block, a->least[block],
 			    s->begun[block]);
 	}
+}
+
+static void begin_open(struct scene *s, struct party *a)
+{
+	memcpy(a->least, s->closed, sizeof(a->least));
+	s->writer_at[a - s->readers] = writer_now(s);
+	start_open(s, a, O_RDONLY);
 }
 
 static void step_reader(struct scene *s, struct party *a)
@@ -248,10 +259,19 @@ static void step_reader(struct scene *s, struct party *a)
 		cop_free(a->c);
 		a->state = IDLE;
 		break;
+	case LOOKING: /* the bytes may have come with the attributes */
+		scene_check(s->w, a->c->result == 0, "a stat fails: %d", (int)a->c->result);
+		cop_free(a->c);
+		begin_open(s, a);
+		break;
 	default:
-		memcpy(a->least, s->closed, sizeof(a->least));
-		s->writer_at[a - s->readers] = writer_now(s);
-		start_open(s, a, O_RDONLY);
+		if (chance(2)) {
+			a->c = scene_call(s->w, a->client);
+			a->state = LOOKING;
+			client_stat(a->c, scene_root, "f");
+		} else {
+			begin_open(s, a);
+		}
 		break;
 	}
 }
@@ -378,6 +398,14 @@ static void make_whole(struct scene *s)
 	scene_close(s->w, 0, f);
 }
 
+static void connect_reader(struct world *w, uint32_t client)
+{
+	struct sheaf_handle h;
+
+	scene_check(w, scene_lookup(w, client, "f", &h) == 0, "a lookup fails");
+	give_bank(w, client);
+}
+
 static uint64_t hits(struct world *w)
 {
 	uint64_t n = 0;
@@ -390,6 +418,7 @@ static uint64_t hits(struct world *w)
 static void run(struct world *w, bool lies, bool restarts)
 {
 	struct scene *s = calloc(1, sizeof(*s));
+	uint64_t wholes = 0;
 
 	memset(&bank, 0, sizeof(bank));
 	bank.sim = &w->sim;
@@ -401,7 +430,8 @@ static void run(struct world *w, bool lies, bool restarts)
 	for (uint32_t i = 0; i < READERS; i++)
 		s->readers[i].client = 1 + i % CLIENTS;
 	for (uint32_t i = 1; i <= CLIENTS && !w->failed; i++)
-		give_bank(w, i);
+		connect_reader(w, i);
+	scene_pass(w, 2 * NSEC_PER_SEC); /* stats ask the bank from then on */
 	for (uint32_t t = 0; restarts && t < 4 && !w->failed; t++) {
 		uint32_t until = s->n_versions + ROUNDS / 5;
 
@@ -412,7 +442,9 @@ static void run(struct world *w, bool lies, bool restarts)
 		scene_up(w, t % 2);
 	}
 	scene_until(w, go_on, s, "the clients do not end");
-	if (!w->failed && hits(w) > CLIENTS * READS)
+	for (uint32_t i = 1; i <= CLIENTS && !w->failed; i++)
+		wholes += bank_counts(w->actors[i].client->bank)->wholes;
+	if (!w->failed && hits(w) > CLIENTS * READS && (wholes || restarts))
 		scene_met(w);
 	free(s);
 }
@@ -592,10 +624,105 @@ static void attributes_are_seen(struct world *w)
 	free(s);
 }
 
+/* ---- programs that begin ---- */
+
+#define PROGRAMS 40
+
+/* An event, so that the clock does not jump further to the next one. */
+static void tick(void *arg)
+{
+	(void)arg;
+}
+
+static void noted(struct cop *c)
+{
+	(void)c;
+}
+
+/* A stat by a client that no actor has: as root. */
+static uint32_t stat_of(struct world *w, struct client *c, bool by_path, struct sheaf_handle file)
+{
+	struct cop *op = cop_new(c, &(struct sheaf_cred){ 0 });
+	uint32_t mode;
+
+	op->done = noted;
+	if (by_path)
+		client_stat(op, scene_root, "d/f");
+	else
+		client_getattr(op, file);
+	scene_check(w, scene_wait(w, op) == 0, "a stat fails: %d", (int)op->result);
+	mode = op->attr.mode & 07777;
+	cop_free(op);
+	return mode;
+}
+
+/* A program begins after a change has ended, and asks three times: it must see the change. The
+ * first time it knows no server, so that asks none of the bank. */
+static void run_program(struct world *w, uint32_t version, struct sheaf_handle file)
+{
+	struct client *of = w->actors[1].client, *c;
+	struct cop *bye;
+
+	if (client_fork(of, NULL, "program", &c)) {
+		world_fail(w, 0, "no memory");
+		return;
+	}
+	for (uint32_t i = 0; i < 3 && !w->failed; i++) {
+		uint32_t seen = stat_of(w, c, sim_below(&w->sim, 2), file);
+
+		scene_check(w, seen == version, "a new program sees version %u, not %u", seen,
+			    version);
+	}
+	if (w->failed)
+		return;
+	bye = cop_new(c, &(struct sheaf_cred){ 0 });
+	bye->done = noted;
+	client_bye(bye);
+	scene_end(w, bye);
+	client_free(c);
+}
+
+/* Client 0 changes a file, client 2 keeps its attributes in the bank, and programs begin. No server
+ * sets notices here. */
+static void new_programs_see_all(struct world *w)
+{
+	struct sheaf_handle file = { 0 };
+	struct stat st = { 0 };
+	uint64_t found;
+
+	memset(&bank, 0, sizeof(bank));
+	bank.sim = &w->sim;
+	scene_mkdir(w, 0, "d");
+	scene_close(w, 0, scene_open(w, 0, "d/f", O_CREAT | O_RDWR));
+	scene_check(w, scene_lookup(w, 0, "d/f", &file) == 0, "a lookup fails");
+	for (uint32_t i = 1; i <= 2 && !w->failed; i++)
+		give_bank(w, i);
+	for (uint32_t i = 0; i < PROGRAMS && !w->failed; i++) {
+		uint64_t until;
+		struct cop *c = scene_call(w, 0);
+
+		st.st_mode = i;
+		client_setattr(c, file, SHEAF_SET_MODE, &st);
+		scene_check(w, scene_end(w, c) == 0, "a chmod fails");
+		until = w->sim.now + sim_below(&w->sim, 4000) * NSEC_PER_MSEC;
+		while (w->sim.now < until && !w->failed) {
+			stat_of(w, w->actors[2].client, sim_below(&w->sim, 2), file);
+			sim_after(&w->sim, 100 * NSEC_PER_MSEC, tick, NULL);
+			scene_pass(w, 99 * NSEC_PER_MSEC);
+		}
+		if (!w->failed)
+			run_program(w, i, file);
+	}
+	found = w->failed ? 0 : bank_counts(w->actors[1].client->bank)->attr_hits;
+	if (found > PROGRAMS / 4)
+		scene_met(w);
+}
+
 const struct scenario scenes_bank[] = {
 	{ "bank", readers_see_what_was_closed, 2, 1, CLIENTS + 1, false },
 	{ "bank-that-lies", the_bank_lies, 2, 1, CLIENTS + 1, false },
 	{ "bank-and-restarts", servers_restart, 2, 1, CLIENTS + 1, false },
 	{ "bank-attributes", attributes_are_seen, 2, 1, CLIENTS + 1, false },
+	{ "bank-programs", new_programs_see_all, 2, 1, CLIENTS, false },
 	{ 0 },
 };

@@ -559,6 +559,27 @@ static void stats_are_found_in_the_bank(void)
 }
 
 /* Even without the server's notices, as entries end. */
+static void small_files_come_with_their_attributes(void)
+{
+	struct sheaf *a = banked_client("always"), *b = banked_client("always");
+	struct stat st;
+	uint64_t wholes;
+
+	make_synced("/small", 3000, 50);
+	fill(a, "/small", 3000, 50);
+	stat_until_found(b, "/small", &st);
+	CHECK(WITHIN(PATIENCE_S, ({
+			     wholes = counts_of(b).wholes;
+			     stat_until_found(b, "/small", &st);
+			     check_reads(b, "/small", 3000, 50, 1);
+			     counts_of(b).wholes > wholes;
+		     })));
+	make_synced("/small", 3000, 51); /* b keeps the bytes of before */
+	check_reads(b, "/small", 3000, 51, 5);
+	sheaf_disconnect(a);
+	sheaf_disconnect(b);
+}
+
 static void changes_of_others_are_seen_within_two_seconds(void)
 {
 	struct sheaf *a = client_with("attributes = 60", "attributes = 1");
@@ -869,6 +890,7 @@ int main(int argc, char **argv)
 		TEST(without_a_wish_the_client_measures),
 		TEST(counters_and_times_can_be_read),
 		TEST(stats_are_found_in_the_bank),
+		TEST(small_files_come_with_their_attributes),
 		TEST(changes_of_others_are_seen_within_two_seconds),
 		TEST(the_metadata_server_tells_of_changes),
 		TEST(own_changes_are_seen_at_once),

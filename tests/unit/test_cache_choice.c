@@ -17,7 +17,7 @@ static void run(unsigned class, int n, uint64_t plain_ns, uint64_t ask_ns, unsig
 
 			n_asked++;
 			choice_note_ask(&k, class, ask_ns, false);
-			choice_note_asked(&k, class, ask_ns + (is_found ? 0 : plain_ns));
+			choice_note_asked(&k, class, ask_ns + (is_found ? 0 : plain_ns), ask_ns);
 			continue;
 		}
 		choice_note_plain(&k, class, plain_ns);
@@ -100,6 +100,69 @@ static void each_size_is_judged_by_itself(void)
 	CHECK_EQ(n_asked, 0);
 }
 
+/* Clients of one host whose processors are busy: the servers' answers take the longer the more
+ * clients wait for them, and so do the daemons', but an answer of these takes twice the processor
+ * time. */
+#define CROWD 32
+static struct crowd {
+	struct bank_choice k;
+	bool asks;
+	uint64_t at; /* when its access ends */
+	uint64_t ns;
+} crowd[CROWD];
+
+static struct crowd *next_of_crowd(int *n_asking)
+{
+	struct crowd *next = crowd;
+
+	*n_asking = 0;
+	for (int i = 0; i < CROWD; i++) {
+		*n_asking += crowd[i].asks;
+		if (crowd[i].at < next->at)
+			next = &crowd[i];
+	}
+	return next;
+}
+
+static void start_of_crowd(struct crowd *c, unsigned class, int n_asking)
+{
+	uint64_t plain_ns = (100 + 80u * (unsigned)(CROWD - n_asking)) * US;
+	uint64_t ask_ns = (300 + 160u * (unsigned)n_asking) * US;
+
+	c->asks = choice_asks(&c->k, class);
+	c->ns = c->asks ? ask_ns : plain_ns;
+	c->at += c->ns;
+	if (!c->asks && choice_probes(&c->k, class))
+		choice_note_ask(&c->k, class, ask_ns, false);
+}
+
+static void clients_of_a_busy_host_do_not_all_ask(void)
+{
+	const uint64_t end = 10000000 * (uint64_t)US;
+	uint64_t n = 0, n_asks = 0;
+	int n_asking;
+
+	memset(crowd, 0, sizeof(crowd));
+	for (int i = 0; i < CROWD; i++)
+		crowd[i].at = (uint64_t)i * 10 * US;
+	for (;;) {
+		struct crowd *c = next_of_crowd(&n_asking);
+
+		if (c->at > end)
+			break;
+		if (c->ns && c->asks) {
+			choice_note_ask(&c->k, 12, c->ns, false);
+			choice_note_asked(&c->k, 12, c->ns, c->ns);
+		} else if (c->ns) {
+			choice_note_plain(&c->k, 12, c->ns);
+		}
+		n += c->ns != 0;
+		n_asks += c->ns && c->asks;
+		start_of_crowd(c, 12, n_asking - c->asks);
+	}
+	CHECK(n_asks * 3 < n);
+}
+
 static void patience_follows_what_fills_take(void)
 {
 	uint64_t before;
@@ -119,4 +182,4 @@ static void patience_follows_what_fills_take(void)
 TEST_MAIN(TEST(a_bank_that_is_slower_is_probed_and_not_asked), TEST(a_bank_that_is_faster_is_asked),
 	  TEST(a_bank_that_has_nothing_costs_a_tenth_at_most), TEST(what_changes_is_noticed),
 	  TEST(daemons_that_are_skipped_do_not_count_as_fast), TEST(each_size_is_judged_by_itself),
-	  TEST(patience_follows_what_fills_take))
+	  TEST(clients_of_a_busy_host_do_not_all_ask), TEST(patience_follows_what_fills_take))
