@@ -125,6 +125,18 @@ struct sheaf_server_net {
 /* As sheaf_server_status(), and fills `net`, which may be NULL. -EINVAL: its size is too small. */
 SHEAF_API int sheaf_server_net(struct sheaf *fs, int i, int timeout_ms, struct sheaf_server *s,
 			       struct sheaf_server_net *net);
+/* A server's part in the cache bank, since it started. */
+struct sheaf_server_bank {
+	uint32_t size; /* in: sizeof(struct sheaf_server_bank) */
+	uint32_t tells; /* 1: it sets notices of changes */
+	uint64_t notices, lost; /* set; not set, since too many waited */
+	uint64_t failures; /* of daemons; each is skipped for a while then */
+	uint64_t ask_ns; /* how long its worker waited for them */
+	uint64_t filled, unfilled; /* files read into the bank; not, since too many waited */
+};
+/* 0 or -errno, as -ETIMEDOUT. */
+SHEAF_API int sheaf_server_bank(struct sheaf *fs, int i, int timeout_ms,
+				struct sheaf_server_bank *out);
 /* The counters `own` alone; asks nothing. */
 SHEAF_API int sheaf_net_counts(struct sheaf *fs, int i, struct sheaf_net_counts *out);
 

@@ -338,6 +338,7 @@ struct conf_bank {
 	bool modulo; /* of the hash decides which daemon has an entry; else consistent hashing */
 	bool unsealed; /* values are not encrypted */
 	bool data; /* blocks of files are in it */
+	bool server_fills; /* metadata servers read files into it that were written */
 	uint32_t attributes; /* seconds for which attributes are used; 0: they are not in it */
 };
 

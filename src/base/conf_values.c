@@ -332,6 +332,17 @@ static int value_seal(struct conf_parser *p, const struct conf_key *k, const cha
 	return 0;
 }
 
+/* readers, or servers */
+static int value_fill(struct conf_parser *p, const struct conf_key *k, const char *v, void *out)
+{
+	bool *by_servers = out;
+
+	*by_servers = strcmp(v, "servers") == 0;
+	if (!*by_servers && strcmp(v, "readers") != 0)
+		return conf_fail(p, p->line, "%s = %s is neither readers nor servers", k->name, v);
+	return 0;
+}
+
 static int value_squash(struct conf_parser *p, const struct conf_key *k, const char *v, void *out)
 {
 	static const char *const names[] = { "root", "all", "none" };
@@ -419,6 +430,7 @@ static const struct conf_key bank_keys[] = {
 	{ "hash", value_hash, .offset = offsetof(struct conf_bank, modulo) },
 	{ "seal", value_seal, .offset = offsetof(struct conf_bank, unsealed) },
 	{ "data", value_yes, .offset = offsetof(struct conf_bank, data) },
+	{ "fill", value_fill, .offset = offsetof(struct conf_bank, server_fills) },
 	{ "attributes", value_number, .offset = offsetof(struct conf_bank, attributes), .max = 60 },
 };
 

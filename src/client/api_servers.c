@@ -183,6 +183,26 @@ int sheaf_server_net(struct sheaf *fs, int i, int timeout_ms, struct sheaf_serve
 	return 0;
 }
 
+int sheaf_server_bank(struct sheaf *fs, int i, int timeout_ms, struct sheaf_server_bank *out)
+{
+	const struct wire_bank_part *b;
+	uint32_t size = out->size;
+	struct cop *op;
+	int r;
+
+	if (i < 0 || i >= sheaf_server_count(fs) || size < sizeof(*out))
+		return -EINVAL;
+	op = api_begin(fs, NULL);
+	client_ask(op, OP_STATUS, (uint32_t)i, (uint64_t)timeout_ms * NSEC_PER_MSEC);
+	r = (int)api_wait(fs, op);
+	b = &op->res.status.bank;
+	if (!r)
+		*out = (struct sheaf_server_bank){ size,	b->tells,  b->notices, b->lost,
+						   b->failures, b->ask_ns, b->filled,  b->unfilled };
+	api_release(fs, op);
+	return r;
+}
+
 int sheaf_server_status(struct sheaf *fs, int i, int timeout_ms, struct sheaf_server *s)
 {
 	return sheaf_server_net(fs, i, timeout_ms, s, NULL);

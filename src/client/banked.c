@@ -115,7 +115,7 @@ void file_use_bank(struct cfile *f, const struct wire_open_res *r)
 	if (f->flags != OPEN_READ || r->at.unsettled || r->at.change != h->change)
 		h->leaves_bank = true;
 	f->uses_bank = !h->leaves_bank && f->unsynced && client_bank_open(f->c) == 0 &&
-		       bank_has_data(f->c->bank);
+		       (r->cache ? (r->cache & CACHE_BLOCKS) != 0 : bank_has_data(f->c->bank));
 }
 
 /* The state that names the blocks. False: it is not known. */

@@ -220,7 +220,12 @@ bool attrs_found(struct cop *op)
 /* Not of files with writers: their sizes change without a notice. */
 static bool may_store(const struct cop *op)
 {
-	return !(is_by_path(op) ? op->res.lookup.at.unsettled : op->res.getattr.at.unsettled);
+	bool by_path = is_by_path(op);
+	uint32_t cache = by_path ? op->res.lookup.cache : op->res.getattr.cache;
+
+	if (by_path ? op->res.lookup.at.unsettled : op->res.getattr.at.unsettled)
+		return false;
+	return !cache || (cache & CACHE_ATTRIBUTES);
 }
 
 bool attrs_fill(struct bank_call *look, const struct wire_attr *at, uint64_t incarnation,

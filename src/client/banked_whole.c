@@ -118,7 +118,8 @@ void whole_store(struct cop *op, const struct bank_call *call)
 	const struct wire_getattr_res *r = &op->res.getattr;
 	struct bank_call *look;
 
-	if (c->is_front || !bank_attr_seconds(c->bank))
+	if (c->is_front || !bank_attr_seconds(c->bank) ||
+	    (r->cache && !(r->cache & CACHE_ATTRIBUTES)))
 		return;
 	look = bank_look_new(c->bank);
 	if (look && make_whole(call, &look->look->whole) &&

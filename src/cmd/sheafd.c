@@ -11,12 +11,15 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "embed/embed.h"
 #include "server/server.h"
 
 #define BUSY_TRIES 20
 #define BUSY_US 100000
+#define FILLER_END_NS (2 * NSEC_PER_SEC)
 
 static struct loop loop;
+static struct server_filler *filler; /* or NULL */
 static volatile sig_atomic_t stop_asked, hangup_asked;
 
 struct daemon_opts {
@@ -228,6 +231,29 @@ static void reread(const char *path, struct server *s, struct conf **auth_conf)
 	log_info("sheafd", "read the keys and networks of %s: %u named keys", c->path, c->n_keys);
 }
 
+/* Without one, readers fill the cache bank. */
+static struct server_filler *start_filler(const struct conf *conf, uint32_t target)
+{
+	bool wants = conf->bank.n_servers && conf->bank.server_fills && !conf->nosync &&
+		     (conf->targets[target].roles & ROLE_META);
+	int r = wants ? filler_start(conf->path, &filler) : 0;
+
+	if (r)
+		log_warn("sheafd", "readers fill the cache bank: %s", error_text(r));
+	return filler;
+}
+
+/* The server answers what the filler has asked for. One that waits for another server does not
+ * keep this one from stopping. */
+static bool end_filler(void)
+{
+	uint64_t end = time_now() + FILLER_END_NS;
+
+	while (!filler_stop(filler) && time_now() < end)
+		loop_turn(&loop, 20 * NSEC_PER_MSEC);
+	return filler_stop(filler);
+}
+
 /* A server that was killed just before may hold its storage a little longer than its process. */
 static int start_soon(const struct server_opts *o, struct server **s, char *err, size_t err_len)
 {
@@ -263,6 +289,7 @@ static int start(struct daemon_opts *o, struct conf **conf, struct server **s, u
 		so.conf = *conf;
 		so.was_unclean = cli_pid_read(&(*conf)->targets[*target]) != 0;
 		so.target = *target;
+		so.filler = start_filler(*conf, *target);
 		r = start_soon(&so, s, err, err_len);
 	}
 	explicit_bzero(so.client_key, sizeof(so.client_key));
@@ -290,6 +317,7 @@ int main(int argc, char **argv)
 	struct server *s = NULL;
 	char err[CLI_PATH_MAX + 256];
 	uint32_t target = 0;
+	bool is_alone;
 	int r = parse_args(argc, argv, &o);
 
 	if (r >= 0)
@@ -319,12 +347,16 @@ int main(int argc, char **argv)
 	tell(&o, "ready");
 	serve(conf->path, s, &auth_conf);
 	log_info("sheafd", "%s stops", t->name);
+	is_alone = end_filler();
 	r = server_stop(s);
 	if (r) /* the pid file stays as a sign for 'sheaf stop' */
 		log_error("sheafd", "%s could not stop cleanly: %s", t->name, error_text(r));
 	else
 		remove_pid(t);
 	log_info("sheafd", "%s has stopped", t->name);
+	if (!is_alone)
+		_exit(r ? CLI_FAILED : CLI_OK);
+	filler_free(filler); /* until now the server could report files to it */
 	loop_fini(&loop);
 	conf_free(auth_conf);
 	conf_free(conf);

@@ -14,48 +14,23 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "commands/commands.h"
+#include "commands/bank_status.h"
 
-#define ASK_MS 1000
 #define START_MS 5000
 #define STOP_MS 5000
-#define ANSWER_MAX (16 * KIB)
 
 enum { OPT_MEMORY, OPT_JSON };
 
 struct daemon {
-	const char *address;
-	char host[CONF_ADDR_MAX], port[8];
+	struct bank_daemon at;
 	char pid_file[CLI_PATH_MAX];
 	bool is_here;
 };
 
-/* ---- talking to a daemon ---- */
-
-static void split_address(struct daemon *d)
-{
-	const char *colon = strrchr(d->address, ':');
-	int n = (int)(colon - d->address);
-
-	snprintf(d->port, sizeof(d->port), "%s", colon + 1);
-	if (*d->address == '[')
-		snprintf(d->host, sizeof(d->host), "%.*s", n - 2, d->address + 1);
-	else
-		snprintf(d->host, sizeof(d->host), "%.*s", n, d->address);
-}
-
-static struct addrinfo *resolve(const struct daemon *d)
-{
-	const struct addrinfo hint = { .ai_socktype = SOCK_STREAM };
-	struct addrinfo *a = NULL;
-
-	return getaddrinfo(d->host, d->port, &hint, &a) ? NULL : a;
-}
-
 /* Only addresses of this host can be bound. */
-static bool is_local(const struct daemon *d)
+static bool is_local(const struct bank_daemon *d)
 {
-	struct addrinfo *a = resolve(d);
+	struct addrinfo *a = bank_daemon_resolve(d);
 	struct sockaddr_storage any = { 0 };
 	bool is = false;
 	int fd;
@@ -72,70 +47,19 @@ static bool is_local(const struct daemon *d)
 	return is;
 }
 
-static int reach(const struct daemon *d)
-{
-	struct addrinfo *a = resolve(d);
-	struct timeval limit = { .tv_sec = ASK_MS / 1000 };
-	int fd = a ? socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0) : -1, r = -EHOSTUNREACH;
-
-	if (fd >= 0) {
-		setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-		setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
-		r = connect(fd, a->ai_addr, a->ai_addrlen) ? -errno : fd;
-		if (r < 0)
-			close(fd);
-	}
-	if (a)
-		freeaddrinfo(a);
-	return r == -EINPROGRESS ? -ETIMEDOUT : r;
-}
-
-/* The text of `stats`; 0 or -errno. */
-static int ask(const struct daemon *d, char out[ANSWER_MAX])
-{
-	int fd = reach(d);
-	size_t n = 0;
-	ssize_t r = 1;
-
-	*out = 0;
-	if (fd < 0)
-		return fd;
-	if (send(fd, "stats\r\n", 7, MSG_NOSIGNAL) != 7)
-		r = -1;
-	while (r > 0 && n < ANSWER_MAX - 1 && !strstr(out, "END\r\n")) {
-		r = recv(fd, out + n, ANSWER_MAX - 1 - n, 0);
-		n += (size_t)MAX(r, 0);
-		out[n] = 0;
-	}
-	close(fd);
-	if (strstr(out, "END\r\n"))
-		return 0;
-	return r < 0 ? -ETIMEDOUT : -EPROTO;
-}
-
-static uint64_t number_of(const char *stats, const char *name)
-{
-	char key[64];
-	const char *at;
-
-	snprintf(key, sizeof(key), "STAT %s ", name);
-	at = strstr(stats, key);
-	return at ? strtoull(at + strlen(key), NULL, 10) : 0;
-}
-
 /* ---- start, stop ---- */
 
-static int wait_up(struct cli *c, const struct daemon *d, char stats[ANSWER_MAX])
+static int wait_up(struct cli *c, const struct daemon *d, char stats[BANK_ANSWER_MAX])
 {
 	for (int ms = 0; ms < START_MS; ms += 20) {
 		const struct timespec nap = { 0, 20000000 };
 
-		if (ask(d, stats) == 0)
+		if (bank_daemon_ask(&d->at, stats) == 0)
 			return CLI_OK;
 		nanosleep(&nap, NULL);
 	}
 	return cli_error(c, "%s does not answer; bank.log beside the cluster file has the reason",
-			 d->address);
+			 d->at.address);
 }
 
 /* Memcached refuses to run as root: it gets the user of Debian's package, or the user "nobody". */
@@ -149,8 +73,8 @@ static int launch(struct cli *c, const struct conf *conf, const struct daemon *d
 		  const char *memory)
 {
 	char log[CLI_PATH_MAX];
-	const char *argv[] = { "memcached", "-l", d->host, "-p", d->port, "-U", "0",  "-I",
-			       "2m",	    "-c", "16384", "-m", memory,  NULL, NULL, NULL };
+	const char *argv[] = { "memcached", "-l", d->at.host, "-p", d->at.port, "-U", "0",  "-I",
+			       "2m",	    "-c", "16384",    "-m", memory,	NULL, NULL, NULL };
 	pid_t pid;
 	FILE *f;
 	int r;
@@ -173,15 +97,15 @@ static int launch(struct cli *c, const struct conf *conf, const struct daemon *d
 
 static int start_one(struct cli *c, const struct conf *conf, const struct daemon *d)
 {
-	char *stats = malloc(ANSWER_MAX), memory[24] = "64";
+	char *stats = malloc(BANK_ANSWER_MAX), memory[24] = "64";
 	uint64_t bytes = 0;
 	int status = CLI_OK;
 
 	if (!stats)
 		return cli_error(c, "out of memory");
-	if (ask(d, stats) == 0) {
-		printf("%s is already running, pid %llu\n", d->address,
-		       (unsigned long long)number_of(stats, "pid"));
+	if (bank_daemon_ask(&d->at, stats) == 0) {
+		printf("%s is already running, pid %llu\n", d->at.address,
+		       (unsigned long long)bank_daemon_number(stats, "pid"));
 		free(stats);
 		return CLI_OK;
 	}
@@ -195,8 +119,8 @@ static int start_one(struct cli *c, const struct conf *conf, const struct daemon
 	if (!status)
 		status = wait_up(c, d, stats);
 	if (!status)
-		printf("%s is up, pid %llu, %s MiB\n", d->address,
-		       (unsigned long long)number_of(stats, "pid"), memory);
+		printf("%s is up, pid %llu, %s MiB\n", d->at.address,
+		       (unsigned long long)bank_daemon_number(stats, "pid"), memory);
 	free(stats);
 	return status;
 }
@@ -235,15 +159,15 @@ static int stop_one(struct cli *c, const struct conf *conf, const struct daemon 
 	(void)conf;
 	p.fd = find_started(d, &pid);
 	if (p.fd < 0) {
-		printf("%s was not started by sheaf bank, or is not running\n", d->address);
+		printf("%s was not started by sheaf bank, or is not running\n", d->at.address);
 		return CLI_OK;
 	}
 	if (pidfd_send_signal(p.fd, SIGTERM, NULL, 0))
-		status = cli_fail_host(c, d->address, -errno);
+		status = cli_fail_host(c, d->at.address, -errno);
 	else if (poll(&p, 1, STOP_MS) != 1)
-		status = cli_error(c, "%s: pid %d is still stopping", d->address, pid);
+		status = cli_error(c, "%s: pid %d is still stopping", d->at.address, pid);
 	else
-		printf("%s has stopped\n", d->address);
+		printf("%s has stopped\n", d->at.address);
 	if (!status)
 		unlink(d->pid_file);
 	close(p.fd);
@@ -252,66 +176,50 @@ static int stop_one(struct cli *c, const struct conf *conf, const struct daemon 
 
 /* ---- status ---- */
 
-static void add_json(struct json_object *list, const struct daemon *d, const char *stats, int r)
-{
-	static const char *const keys[] = { "pid",	"curr_items", "bytes",	 "limit_maxbytes",
-					    "get_hits", "get_misses", "cmd_set", "evictions" };
-	struct json_object *o = json_object_new_object();
-
-	cli_json_text(o, "address", d->address);
-	cli_json_bool(o, "up", r == 0);
-	for (size_t i = 0; r == 0 && i < ARRAY_LEN(keys); i++)
-		cli_json_uint(o, keys[i], number_of(stats, keys[i]));
-	if (r)
-		cli_json_text(o, "why", error_text(r));
-	json_object_array_add(list, o);
-}
-
-static void add_row(struct cli_table *t, const struct daemon *d, const char *stats, int r)
+static void add_row(struct cli_table *t, const struct bank_daemon_now *d)
 {
 	char used[32], limit[32];
 
-	if (r) {
-		cli_table_add(t, "%s\tdown\t\t\t\t\t%s", d->address, error_text(r));
+	if (d->error) {
+		cli_table_add(t, "%s\tdown\t\t\t\t\t%s", d->at.address, error_text(d->error));
 		return;
 	}
-	format_size(used, sizeof(used), number_of(stats, "bytes"));
-	format_size(limit, sizeof(limit), number_of(stats, "limit_maxbytes"));
-	cli_table_add(t, "%s\tup\t%llu\t%s of %s\t%llu\t%llu\t%llu evicted", d->address,
-		      (unsigned long long)number_of(stats, "curr_items"), used, limit,
-		      (unsigned long long)number_of(stats, "get_hits"),
-		      (unsigned long long)number_of(stats, "get_misses"),
-		      (unsigned long long)number_of(stats, "evictions"));
+	format_size(used, sizeof(used), d->bytes);
+	format_size(limit, sizeof(limit), d->limit);
+	cli_table_add(t, "%s\tup\t%llu\t%s of %s\t%llu\t%llu\t%llu evicted", d->at.address,
+		      (unsigned long long)d->entries, used, limit, (unsigned long long)d->hits,
+		      (unsigned long long)d->misses, (unsigned long long)d->evictions);
 }
 
-static int status_of_all(struct cli *c, const struct daemon *d, uint32_t n)
+/* Servers that do not answer are left out; daemons are what this command is about. */
+static int status_of_all(struct cli *c, const struct conf *conf)
 {
 	static const char *const heads[] = { "DAEMON", "STATE",	  ">ENTRIES", "MEMORY",
 					     ">HITS",  ">MISSES", "NOTE" };
-	struct json_object *o = json_object_new_object(), *list = json_object_new_array();
-	char *stats = malloc(ANSWER_MAX);
+	struct bank_state_now s;
+	struct json_object *o;
 	struct cli_table t;
 	int status = CLI_OK;
 
-	cli_table_init(&t, heads, ARRAY_LEN(heads));
-	for (uint32_t i = 0; stats && i < n; i++) {
-		int r = ask(&d[i], stats);
-
-		add_row(&t, &d[i], stats, r);
-		add_json(list, &d[i], stats, r);
-		if (r)
-			status = CLI_FAILED;
-	}
-	json_object_object_add(o, "daemons", list);
+	if (sheaf_connect(c->conf, &c->fs))
+		c->fs = NULL;
+	else
+		c->n_conf = sheaf_server_count(c->fs);
+	o = bank_state_take(&s, conf, c->fs);
+	if (s.n_up < s.n)
+		status = CLI_FAILED;
 	if (c->opt[OPT_JSON]) {
-		free(t.text);
 		cli_json_print(o, JSON_C_TO_STRING_PRETTY);
 	} else {
 		json_object_put(o);
+		cli_table_init(&t, heads, ARRAY_LEN(heads));
+		for (uint32_t i = 0; s.rows && i < s.n; i++)
+			add_row(&t, &s.rows[i]);
 		if (cli_table_print(&t, stdout))
 			status = cli_error(c, "out of memory");
+		bank_state_line(&s, stdout);
 	}
-	free(stats);
+	free(s.rows);
 	return status;
 }
 
@@ -337,9 +245,7 @@ static int add_section(struct cli *c, struct conf **conf)
 
 	if (conf_append(conf, "\n[bank]\nservers = 127.0.0.1:11211\n", err, sizeof(err)))
 		return cli_error(c, "%s", err);
-	printf("added [bank] with one daemon of this host to %s\n"
-	       "metadata servers tell clients of changes from their next start on\n",
-	       (*conf)->path);
+	printf("added [bank] with one daemon of this host to %s\n", (*conf)->path);
 	return CLI_OK;
 }
 
@@ -365,11 +271,11 @@ static struct daemon *daemons_of(const struct conf *conf)
 	struct daemon *d = calloc(conf->bank.n_servers + 1, sizeof(*d));
 
 	for (uint32_t i = 0; d && i < conf->bank.n_servers; i++) {
-		d[i].address = conf->bank.servers[i];
-		split_address(&d[i]);
-		d[i].is_here = is_local(&d[i]);
+		d[i].at.address = conf->bank.servers[i];
+		bank_daemon_split(&d[i].at);
+		d[i].is_here = is_local(&d[i].at);
 		snprintf(d[i].pid_file, sizeof(d[i].pid_file), "%s", conf->path);
-		snprintf(strrchr(d[i].pid_file, '/') + 1, 32, "bank-%s.pid", d[i].port);
+		snprintf(strrchr(d[i].pid_file, '/') + 1, 32, "bank-%s.pid", d[i].at.port);
 	}
 	return d;
 }
@@ -395,12 +301,14 @@ static int run_bank(struct cli *c)
 		status = prepare_key(c, conf);
 	if (!status && !(d = daemons_of(conf)))
 		status = cli_error(c, "out of memory");
-	if (!status && starts)
+	if (!status && starts) {
 		status = each_here(c, conf, d, start_one);
-	else if (!status && stops)
+		servers_reread(c, conf, "[bank]"); /* some may set notices from now on */
+	}
+	if (!status && stops)
 		status = each_here(c, conf, d, stop_one);
-	else if (!status)
-		status = status_of_all(c, d, conf->bank.n_servers);
+	else if (!status && !starts)
+		status = status_of_all(c, conf);
 	free(d);
 	conf_free(conf);
 	return status;

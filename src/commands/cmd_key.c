@@ -130,8 +130,7 @@ static int make_key(struct cli *c, struct conf **loaded, const char *name)
 	return CLI_OK;
 }
 
-/* Sends SIGHUP: the servers reload keys and networks. */
-static int tell_servers(struct cli *c, const struct conf *conf)
+int servers_reread(struct cli *c, const struct conf *conf, const char *what)
 {
 	struct cli_daemon *d = cli_daemons_find(conf);
 	int status = CLI_OK, elsewhere = 0;
@@ -143,7 +142,7 @@ static int tell_servers(struct cli *c, const struct conf *conf)
 		if (!d[i].pid)
 			continue;
 		if (pidfd_send_signal(d[i].pidfd, SIGHUP, NULL, 0) == 0)
-			printf("%s reads the keys again\n", d[i].target->name);
+			printf("%s reads %s again\n", d[i].target->name, what);
 		else if (errno != ESRCH)
 			status = cli_error(c, "%s: cannot signal pid %d: %s", d[i].target->name,
 					   d[i].pid, error_text(errno));
@@ -181,7 +180,7 @@ static int run_key(struct cli *c)
 	if (c->n_args)
 		status = make_key(c, &conf, c->args[0]);
 	if (!status)
-		status = tell_servers(c, conf);
+		status = servers_reread(c, conf, "the keys");
 	conf_free(conf);
 	return status;
 }

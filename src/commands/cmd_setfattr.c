@@ -41,7 +41,14 @@ static int set_one(struct cli *c, const char *arg, char *path, void *data)
 		return cli_error(
 			c,
 			"%s: only names that begin with user. (for root also trusted. and "
-			"security.) and system.posix_acl_access and _default are supported",
+			"security.), system.posix_acl_access and _default, and sheaf.cache are supported",
+			arg);
+	if (r == -ENOSPC)
+		return cli_error(
+			c,
+			"%s: no room for this attribute: those of one file may have 64 KiB of names "
+			"and 1 MiB in all, and an ACL 512 entries; or the metadata server is full, "
+			"then so says its sheafd.log",
 			arg);
 	return r ? cli_fail(c, arg, r) : CLI_OK;
 }

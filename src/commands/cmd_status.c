@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "commands/commands.h"
+#include "commands/bank_status.h"
 
 #define WATCH_S 2.0 /* seconds between two samples */
 #define WATCH_MIN_S 0.1
@@ -32,6 +32,8 @@ struct sample {
 	 * and whether the map has another */
 	uint64_t compared[SHEAF_MAX_SERVERS];
 	bool other_storage[SHEAF_MAX_SERVERS];
+	struct json_object *bank; /* NULL: there is none, or it is not asked */
+	struct bank_state_now bank_now;
 };
 
 /* ---- storage ---- */
@@ -281,6 +283,7 @@ static void print_json(const struct sample *l, struct sheaf *fs)
 	}
 	json_object_object_add(o, "servers", list);
 	if (!l->watch) {
+		json_object_object_add(o, "bank", json_object_get(l->bank));
 		list = json_object_new_array();
 		show_mounts(l, list);
 		json_object_object_add(o, "mount_waits", list);
@@ -544,6 +547,8 @@ static int show(struct cli *c, struct sample *l)
 		print_json(l, c->fs);
 	else if (print_table(l, stdout))
 		status = cli_error(c, "out of memory");
+	else if (l->bank)
+		bank_state_line(&l->bank_now, stdout);
 	if (!c->opt[OPT_JSON])
 		show_mounts(l, NULL);
 	if (l->asked && count_up(l) < l->n)
@@ -590,6 +595,8 @@ static int look_at(struct cli *c, const struct conf *conf, struct sample *l, uin
 		servers_from_conf(conf, l->now);
 	if (l->watch)
 		return status ? status : watch(c, l, interval);
+	if (conf && conf->bank.n_servers)
+		l->bank = bank_state_take(&l->bank_now, conf, c->fs);
 	return show(c, l);
 }
 
@@ -615,6 +622,8 @@ static int run_status(struct cli *c)
 	free(l.now);
 	free(l.before);
 	free(l.net);
+	free(l.bank_now.rows);
+	json_object_put(l.bank);
 	conf_free(conf);
 	return status;
 }
@@ -624,7 +633,8 @@ const struct cli_command cmd_status = {
 	.usage = "[--json] [--watch[=SECONDS]]",
 	.summary = "show every server, up or down",
 	.run = run_status,
-	.options = { { 0, "json", NULL, "for programs: {\"servers\": [...], \"conf\": PATH}" },
+	.options = { { 0, "json", NULL,
+		       "for programs: {\"servers\": [...], \"bank\": {...}, \"conf\": PATH}" },
 		     { 0, "watch", "[=SECONDS]",
 		       "repeat every 2 seconds, or as given, until Ctrl-C, with requests and bytes per second" } },
 	.more = "A watch draws over the same place on a terminal; elsewhere it prints one block a look, with --json\n"

@@ -14,6 +14,11 @@ extern const struct cli_command cmd_init, cmd_start, cmd_stop, cmd_status, cmd_l
 	cmd_restore, cmd_find, cmd_calibrate, cmd_key, cmd_mount, cmd_umount, cmd_nfs, cmd_bank,
 	cmd_map, cmd_format, cmd_top;
 
+/* Sends SIGHUP to the servers of this host: they read keys, networks and [bank] again (cmd_key.c).
+ * what: for the message. */
+struct conf;
+int servers_reread(struct cli *c, const struct conf *conf, const char *what);
+
 /* The status of the NFS gateway of this host (cmd_nfs.c), or NULL: none runs, or it does not
  * answer. */
 struct json_object;

@@ -72,6 +72,7 @@ struct meta_node {
 	struct wire_bytes acl, default_acl; /* in the arena; empty: none */
 	/* running the file grants rights (set-id bits, capabilities); a writer removes them */
 	bool privileged;
+	uint32_t cache; /* CACHE_: what the cache bank may have */
 };
 /* -EINPROGRESS: a change over several servers will touch the inode, or has already done so on
  * another server. */
@@ -191,12 +192,14 @@ void meta_submit(struct meta *m, struct change *c, struct req *q);
 
 /* Inodes that were changed, with `change` as it is now (UINT64_MAX: gone). fn is called on the
  * loop, before the changes are answered, and must not call meta. Of very many changes in one
- * transaction some are missing. */
+ * transaction n_more are missing. */
 struct meta_touched {
 	uint64_t ino, change;
+	uint32_t gen; /* if its last writer has gone: */
+	bool is_settled;
 };
-void meta_watch(struct meta *m, void (*fn)(void *arg, const struct meta_touched *t, size_t n),
-		void *arg);
+typedef void meta_watch_fn(void *arg, const struct meta_touched *t, size_t n, size_t n_more);
+void meta_watch(struct meta *m, meta_watch_fn *fn, void *arg);
 
 /* Of REC_RENAME: must the moved inode be a directory, because a '/' follows a name? */
 static inline bool rename_needs_dir(uint32_t flags)

@@ -275,7 +275,7 @@ static int apply_record(struct apply *ap)
 	/* a report from before a fence does not tell the objects' ends: the row stays until they
 	 * were asked */
 	if (!rc && (r->flags & REC_LAST_WRITER) && (r->epoch >= n.i.epoch || !r->mtime)) {
-		db_touch(&ap->m->db, r->h.ino, n.i.change); /* maybe nothing was written */
+		db_touch_settled(&ap->m->db, &n); /* maybe nothing was written */
 		rc = row_forget(ap, T_UNSETTLED, &k);
 	}
 	return rc ? rc : apply_answer(ap, r->h.ino, &n);
@@ -342,6 +342,8 @@ static int apply_settle_end(struct apply *ap)
 	rc = settle(ap, &n);
 	if (!rc)
 		rc = row_forget(ap, T_UNSETTLED, &k);
+	if (!rc)
+		db_touch_settled(&ap->m->db, &n);
 	return rc ? rc : apply_answer(ap, r->h.ino, &n);
 }
 

@@ -146,7 +146,7 @@ int node_new(struct apply *ap, const struct node *dir, uint32_t type, struct nod
 		.ctime = r->time,
 		.btime = r->time,
 		.epoch = EPOCH_FIRST,
-		.has = has,
+		.has = has | (dir->i.has & HAS_CACHE),
 		.next_cookie = type == S_IFDIR ? COOKIE_FIRST : 0,
 	};
 	if (r->n_set)

@@ -139,7 +139,9 @@ static int del_put(struct apply *ap)
 static int new_dir(struct apply *ap, struct node *n)
 {
 	const struct wire_record *r = ap->rec;
-	struct node parent = { .i = { .mode = r->which, .gid = r->group } };
+	struct node parent = { .i = { .mode = r->which,
+				      .gid = r->group,
+				      .has = r->obj_gen << HAS_CACHE_SHIFT & HAS_CACHE } };
 	int rc = node_new(ap, &parent, S_IFDIR, n);
 
 	if (rc)

@@ -167,6 +167,7 @@ static int read_node(struct meta *m, const struct wire_handle *h, struct meta_no
 	out->objects_within_size = S_ISREG(n.i.mode) && n.l.unit && n.i.objects_within_size &&
 				   n.i.epoch == EPOCH_FIRST;
 	out->parent = (struct wire_handle){ .ino = n.i.parent_ino, .gen = n.i.parent_gen };
+	out->cache = (n.i.has & HAS_CACHE) >> HAS_CACHE_SHIFT;
 	out->privileged = (n.i.mode & (S_ISUID | S_ISGID)) || (n.i.has & HAS_CAPABILITY);
 	rc = read_acl(m, &n, HAS_ACL, &out->acl, a);
 	if (!rc)

@@ -43,7 +43,7 @@ static int inode_row(const MDB_val *v, struct wire_scan_row *r, struct arena *a)
 	r->second = n.i.next_cookie;
 	r->mode = n.i.mode;
 	r->nlink = n.i.nlink;
-	r->has = n.i.has;
+	r->has = n.i.has & HAS_ROWS;
 	r->size = S_ISDIR(n.i.mode) ? n.i.entries : n.i.size;
 	r->epoch = n.i.epoch;
 	r->change = n.i.change;

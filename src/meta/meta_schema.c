@@ -241,7 +241,19 @@ void db_touch(const struct db *d, uint64_t ino, uint64_t change)
 	struct touched *t = d->touched;
 
 	if (t && t->n < TOUCHED_MAX)
-		t->list[t->n++] = (struct meta_touched){ ino, change };
+		t->list[t->n++] = (struct meta_touched){ .ino = ino, .change = change };
+	else if (t)
+		t->n_more++;
+}
+
+void db_touch_settled(const struct db *d, const struct node *n)
+{
+	struct touched *t = d->touched;
+
+	if (t && t->n < TOUCHED_MAX)
+		t->list[t->n++] = (struct meta_touched){ n->ino, n->i.change, n->i.gen, true };
+	else if (t)
+		t->n_more++;
 }
 
 int node_put(const struct db *d, MDB_txn *txn, uint64_t ino, const struct node *n)

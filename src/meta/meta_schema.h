@@ -57,7 +57,7 @@ struct disk_inode {
 	/* directories only, except `has` */
 	uint64_t parent_ino;
 	uint32_t parent_gen;
-	uint32_t has; /* HAS_ACL etc.: this inode has such rows in T_XATTR */
+	uint32_t has; /* HAS_ACL etc.: this inode has such rows in T_XATTR; above: CACHE_ bits */
 	union {
 		uint64_t entries;
 		/* files: 1: no object beyond `size` while the epoch is EPOCH_FIRST; 0: unknown */
@@ -145,6 +145,8 @@ _Static_assert(sizeof(struct disk_map) == 8, "schema");
 #define INO_COUNTER(ino) ((ino) & ((UINT64_C(1) << 48) - 1))
 #define INO_MAKE(partition, counter) ((uint64_t)(partition) << 48 | (counter))
 
+#define HAS_CACHE ((uint32_t)7 << HAS_CACHE_SHIFT)
+
 struct db {
 	MDB_env *env;
 	MDB_dbi t[N_TABLES];
@@ -154,10 +156,12 @@ struct db {
 /* Inodes that a transaction changes; of very many, some. */
 #define TOUCHED_MAX 256
 struct touched {
-	uint32_t n;
+	uint32_t n, n_more;
 	struct meta_touched list[TOUCHED_MAX];
 };
 void db_touch(const struct db *d, uint64_t ino, uint64_t change);
+struct node;
+void db_touch_settled(const struct db *d, const struct node *n); /* no writer is left */
 
 struct key {
 	size_t n;

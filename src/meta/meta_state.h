@@ -51,7 +51,7 @@ struct meta {
 	_Atomic uint64_t n_locks; /* rows of T_LOCK: at least as many as any reader can see */
 	struct worker *worker;
 	struct batch batches[2];
-	void (*watch)(void *arg, const struct meta_touched *t, size_t n); /* or NULL */
+	meta_watch_fn *watch; /* or NULL */
 	void *watch_arg;
 	bool closing; /* submit no more jobs */
 	uint64_t commit_ns; /* duration of the last batch */

@@ -129,7 +129,7 @@ static void batch_singly(struct batch *b, int why)
 	unsigned n = 0, failed = 0;
 	int rc = why;
 
-	b->touched.n = 0; /* by the transaction that failed */
+	b->touched.n = b->touched.n_more = 0; /* by the transaction that failed */
 	list_for_each(c, &b->changes, link) {
 		if (b->changes.next->next != &b->changes) /* a single change has just been tried */
 			rc = batch_transact(b, c);
@@ -309,8 +309,8 @@ static void batch_done(struct job *j)
 	list_splice(&done, &b->changes);
 	arena_reset(&b->arena);
 	if (m->watch && b->touched.n)
-		m->watch(m->watch_arg, b->touched.list, b->touched.n);
-	b->touched.n = 0;
+		m->watch(m->watch_arg, b->touched.list, b->touched.n, b->touched.n_more);
+	b->touched.n = b->touched.n_more = 0;
 	space_note_change(m);
 	m->commit_ns = m->loop->now - b->began;
 	m->speed_score = score_speed(m, b->ran_ns, n);
@@ -377,8 +377,7 @@ void meta_submit(struct meta *m, struct change *c, struct req *q)
 	writer_try_start(m);
 }
 
-void meta_watch(struct meta *m, void (*fn)(void *arg, const struct meta_touched *t, size_t n),
-		void *arg)
+void meta_watch(struct meta *m, meta_watch_fn *fn, void *arg)
 {
 	m->watch_arg = arg;
 	m->watch = fn;

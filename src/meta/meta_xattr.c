@@ -2,8 +2,8 @@
  *
  * user.* needs the permissions of the file and exists on files and directories only. trusted.* is
  * for root only. security.* can be read by every user and set by root. ACLs can be read by every
- * user and set by the owner (meta_acl.c has their meaning). Other names are not supported. Names
- * and values of one inode are bounded together.
+ * user and set by the owner (meta_acl.c has their meaning), and so can sheaf.cache. Other names are
+ * not supported. Names and values of one inode are bounded together.
  *
  * Threads: records on the writer, reads on the loop. Buffers: what a read returns is in the
  * caller's arena. Errors: positive errno are answers of records (meta_state.h); reads return
@@ -134,6 +134,72 @@ static int put_touched(struct apply *ap, struct node *n)
 	return apply_put(ap, n);
 }
 
+/* ---- sheaf.cache: what the cache bank may have of this file, and of what is made in it ---- */
+
+/* It is no row but bits of the inode, which are sent with every open and stat. */
+static const char cache_name[] = "sheaf.cache";
+static const char *const cache_texts[] = {
+	[CACHE_CHOSEN] = "none",
+	[CACHE_CHOSEN | CACHE_BLOCKS] = "blocks",
+	[CACHE_CHOSEN | CACHE_ATTRIBUTES] = "attributes",
+	[CACHE_CHOSEN | CACHE_BLOCKS | CACHE_ATTRIBUTES] = "all",
+};
+
+static bool is_cache(const struct wire_bytes *name)
+{
+	return name->len == strlen(cache_name) && memcmp(name->p, cache_name, name->len) == 0;
+}
+
+static const char *cache_text(uint32_t has)
+{
+	return cache_texts[(has & HAS_CACHE) >> HAS_CACHE_SHIFT];
+}
+
+/* The bits; 0: no such value. */
+static uint32_t cache_parse(const struct wire_bytes *value)
+{
+	for (uint32_t i = 0; i < ARRAY_LEN(cache_texts); i++)
+		if (cache_texts[i] && value->len == strlen(cache_texts[i]) &&
+		    memcmp(value->p, cache_texts[i], value->len) == 0)
+			return i << HAS_CACHE_SHIFT;
+	return 0;
+}
+
+static int cache_set(struct apply *ap, uint32_t bits)
+{
+	const struct wire_record *r = ap->rec;
+	struct node n;
+	int rc = apply_get(ap, &r->h, &n);
+
+	if (rc)
+		return rc;
+	if ((!S_ISREG(n.i.mode) && !S_ISDIR(n.i.mode)) ||
+	    (ap->cred.uid != 0 && ap->cred.uid != n.i.uid))
+		return EPERM;
+	if ((n.i.has & HAS_CACHE) && (r->flags & REC_EXCL))
+		return EEXIST;
+	if (!(n.i.has & HAS_CACHE) && (!bits || (r->flags & REC_REPLACE)))
+		return ENODATA;
+	n.i.has = (n.i.has & ~HAS_CACHE) | bits;
+	return put_touched(ap, &n);
+}
+
+static int cache_read(struct meta *m, const struct wire_handle *h, uint32_t max,
+		      struct wire_xattr_res *res, struct arena *a)
+{
+	const char *text;
+	struct node n;
+	int rc = read_unlocked(m, h, &n);
+
+	if (rc)
+		return rc;
+	text = cache_text(n.i.has);
+	if (!text)
+		return -ENODATA;
+	res->size = (uint32_t)strlen(text);
+	return res->size > max ? 0 : bytes_copy(&res->data, text, res->size, a);
+}
+
 static int space_check(struct apply *ap, bool there, size_t old)
 {
 	const struct wire_record *r = ap->rec;
@@ -199,6 +265,8 @@ int apply_setxattr(struct apply *ap)
 	bool there;
 	int rc;
 
+	if (is_cache(&r->name))
+		return cache_parse(&r->data) ? cache_set(ap, cache_parse(&r->data)) : EINVAL;
 	if (mark & ACLS)
 		return set_acl(ap, mark, &r->data);
 	rc = get_old(ap, &n, &old);
@@ -226,6 +294,8 @@ int apply_removexattr(struct apply *ap)
 	size_t old;
 	int rc;
 
+	if (is_cache(&ap->rec->name))
+		return cache_set(ap, 0);
 	if (mark & ACLS)
 		return set_acl(ap, mark, &(struct wire_bytes){ 0 });
 	rc = get_old(ap, &n, &old);
@@ -271,7 +341,10 @@ int meta_getxattr(struct meta *m, const struct cred *c, const struct wire_handle
 	int rc = read_begin(m);
 
 	*res = (struct wire_xattr_res){ 0 };
-	return rc ? rc : read_end(m, read_value(m, c, h, name, max, res, a));
+	if (rc)
+		return rc;
+	return read_end(m, is_cache(name) ? cache_read(m, h, max, res, a) :
+					    read_value(m, c, h, name, max, res, a));
 }
 
 struct listing {

@@ -1,6 +1,6 @@
 /* Notices for the cache bank: a client must not use attributes in the bank that this server has
  * changed since. Only inodes whose attributes were asked for lately can be there. And a client that
- * begins gets to know when anything was changed last.
+ * begins gets to know when anything was changed last. A filler gets to know what has settled.
  *
  * Threads: the loop's; the bank's worker sets the notices, and no change waits for it. Buffers: the
  * bank's. Errors: without notices clients see changes of others when entries end (docs/bank.md). */
@@ -14,14 +14,18 @@ static bool was_asked(const struct server *s, uint64_t ino)
 	return MAX(at, s->notices.opened) + s->notices.life >= s->loop->now;
 }
 
-static void changed(void *arg, const struct meta_touched *t, size_t n)
+static void changed(void *arg, const struct meta_touched *t, size_t n, size_t n_more)
 {
 	struct server *s = arg;
 	uint64_t incarnation;
 
 	s->notices.changed = s->loop->now;
+	for (size_t i = 0; s->notices.filler && i < n; i++)
+		if (t[i].is_settled)
+			s->notices.filler->settled(s->notices.filler, t[i].ino, t[i].gen);
 	if (!s->notices.bank)
 		return;
+	bank_counts(s->notices.bank)->notices_lost += n_more;
 	incarnation = disk_stamp(s->disk).incarnation;
 	for (size_t i = 0; i < n; i++)
 		if (was_asked(s, t[i].ino))

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "cache/cache.h"
 #include "server/inode.h"
 
 int do_ping(struct sreq *s)
@@ -40,6 +41,25 @@ static int count_links(struct sreq *s, struct wire_status_res *r)
 	return r->routes ? 0 : -ENOMEM;
 }
 
+static struct wire_bank_part bank_part(const struct server *srv)
+{
+	const struct bank_counts *k = srv->notices.bank ? bank_counts(srv->notices.bank) : NULL;
+	const struct server_filler *f = srv->notices.filler;
+	struct wire_bank_part b = { 0 };
+
+	if (k)
+		b = (struct wire_bank_part){ .tells = true,
+					     .notices = k->notices,
+					     .lost = k->notices_lost,
+					     .failures = k->failures,
+					     .ask_ns = k->ask_ns };
+	if (f) {
+		b.filled = atomic_load(&f->filled);
+		b.unfilled = atomic_load(&f->unfilled);
+	}
+	return b;
+}
+
 int do_status(struct sreq *s)
 {
 	struct server *srv = s->srv;
@@ -68,6 +88,7 @@ int do_status(struct sreq *s)
 		.bad_links = srv->net.bad_links,
 		.slow_inline = srv->meta ? meta_slow_reads(srv->meta) : 0,
 		.removals = srv->removing.n + srv->removing.left,
+		.bank = bank_part(srv),
 		.net = { n->messages_sent, n->messages_received, n->frames, n->calls, n->copied,
 			 n->work_requests, n->registrations, n->doorbells },
 	};

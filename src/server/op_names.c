@@ -73,6 +73,7 @@ int do_lookup(struct sreq *s)
 		e = meta_get(s->srv->meta, &at, &n, &s->arena);
 	if (!e) {
 		r->at = n.attr;
+		r->cache = n.cache;
 		notices_asked(s->srv, at.ino);
 	}
 	return e;
@@ -94,6 +95,7 @@ int do_getattr(struct sreq *s)
 	if (e)
 		return e;
 	r->at = n.attr;
+	r->cache = n.cache;
 	notices_asked(s->srv, a->h.ino);
 	if (a->with_layout && n.layout.n_targets) {
 		r->layout = n.layout;

@@ -341,6 +341,7 @@ static int grant(struct sreq *s)
 		return e;
 	r->layout = n->layout;
 	r->unsynced = n->unsynced != NULL;
+	r->cache = n->cache;
 	cap_make(s, &r->cap, n, a->flags & (CAP_READ | CAP_WRITE));
 	return 0;
 }

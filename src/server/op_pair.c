@@ -163,6 +163,7 @@ int split_mkdir(struct sreq *s, struct split *x)
 	made->which = dir.attr.mode;
 	made->group = dir.attr.gid;
 	made->data = dir.default_acl;
+	made->obj_gen = dir.cache;
 	part_name(s, x, PART_ADD, &r->dir, &r->name, &r->h, S_IFDIR, REC_NOREPLACE);
 	return 0;
 }

@@ -241,6 +241,7 @@ int server_start(const struct server_opts *o, struct server **out, char *err, si
 		return r;
 	}
 	if (s->meta) {
+		s->notices.filler = o->filler;
 		notices_open(s);
 		grace_start(s);
 		tasks_recover(s);

@@ -5,11 +5,20 @@
 #ifndef SHEAF_SERVER_H
 #define SHEAF_SERVER_H
 
+#include <stdatomic.h>
+
 #include "core/core.h"
 #include "net/net.h"
 #include "sieve/sieve.h"
 
 struct server;
+
+/* Reads files into the cache bank that have no writer any more. */
+struct server_filler {
+	/* on the loop; must not wait */
+	void (*settled)(struct server_filler *f, uint64_t ino, uint32_t gen);
+	atomic_ullong filled, unfilled; /* files; unfilled: too many waited, or a read failed */
+};
 
 struct server_opts {
 	struct loop *loop;
@@ -20,6 +29,7 @@ struct server_opts {
 	uint8_t client_key[KEY_BYTES], server_key[KEY_BYTES];
 	uint64_t meta_map_bytes; /* 0: default */
 	const char *meta_dir; /* instead of STORAGE/meta, or NULL */
+	struct server_filler *filler; /* borrowed until server_stop() has returned, or NULL */
 	struct {
 		size_t open_objects;
 		uint64_t fence_slack;

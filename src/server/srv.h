@@ -114,6 +114,7 @@ struct server {
 	struct {
 		struct bank *bank; /* NULL: there are no notices */
 		struct conf_bank conf; /* of it */
+		struct server_filler *filler; /* or NULL */
 		uint64_t opened;
 		uint64_t life; /* ns for which clients may use attributes */
 		uint64_t asked[4096]; /* by hash of the inode: when its attributes were asked for */

@@ -387,8 +387,8 @@ static void help(const struct request *r, uint32_t unit, unsigned twist)
 					    .lease_ms = 30000,
 					    .boot = 1 + (twist & 1) };
 	struct wire_dirs_after after = { 1, &at };
-	struct wire_open_res open = { at, lay, cap, twist & 1, twist & 2, after };
-	struct wire_getattr_res getattr = { at, lay, cap, twist };
+	struct wire_open_res open = { at, lay, cap, twist & 1, twist & 2, twist & 3, after };
+	struct wire_getattr_res getattr = { at, lay, cap, twist, twist & 3 };
 	struct wire_cap_res fresh = { cap, lay, at };
 	struct wire_read_res read_ = { UINT64_C(1) << 40,
 				       twist & 1,

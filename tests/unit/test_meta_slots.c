@@ -629,7 +629,22 @@ static void the_real_writer_thread_groups_what_comes_meanwhile(void)
 	metadb_end(&metadb_dir);
 }
 
-TEST_MAIN(TEST(sessions_are_durable), TEST(a_retry_gets_the_same_answer_and_has_no_second_effect),
+/* For notices of the cache bank. */
+static void changes_beyond_the_list_are_counted(void)
+{
+	static struct touched t;
+	struct db d = { .touched = &t };
+
+	for (uint64_t i = 0; i < TOUCHED_MAX + 44; i++)
+		db_touch(&d, i + 1, 7);
+	CHECK_EQ(t.n, TOUCHED_MAX);
+	CHECK_EQ(t.n_more, 44);
+	CHECK_EQ(t.list[TOUCHED_MAX - 1].ino, TOUCHED_MAX);
+	db_touch(&(struct db){ 0 }, 1, 7); /* no transaction is watched */
+}
+
+TEST_MAIN(TEST(changes_beyond_the_list_are_counted), TEST(sessions_are_durable),
+	  TEST(a_retry_gets_the_same_answer_and_has_no_second_effect),
 	  TEST(failures_are_stored_too), TEST(a_call_is_executed_once_whichever_session_repeats_it),
 	  TEST(an_answer_to_a_call_ages), TEST(the_oldest_answers_to_calls_go),
 	  TEST(sequences_wrap_around), TEST(the_end_of_a_session_takes_its_slots_and_no_others),

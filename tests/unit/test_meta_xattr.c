@@ -349,8 +349,39 @@ static void an_older_database_is_brought_up_to_date(void)
 	metadb_end(&f);
 }
 
+static void what_the_bank_has_is_inherited(void)
+{
+	struct wire_handle dir, below, file, old;
+	struct wire_xattr_res res;
+
+	metadb_start(&f);
+	dir = metadb_make(&f, REC_MKDIR, metadb_root, "dir");
+	old = metadb_make(&f, REC_CREATE, dir, "old");
+	CHECK_EQ(set(dir, "sheaf.cache", "some"), EINVAL);
+	CHECK_EQ(set_as(&user, dir, "sheaf.cache", "none", 4, 0), EPERM);
+	CHECK_EQ(drop_as(&root, dir, "sheaf.cache"), ENODATA);
+	CHECK_EQ(set_as(&root, dir, "sheaf.cache", "none", 4, REC_REPLACE), ENODATA);
+	CHECK_EQ(set(dir, "sheaf.cache", "blocks"), 0);
+	CHECK_EQ(set_as(&root, dir, "sheaf.cache", "none", 4, REC_EXCL), EEXIST);
+	CHECK(is(dir, "sheaf.cache", "blocks"));
+	CHECK(lists(&root, dir, "", 0));
+	below = metadb_make(&f, REC_MKDIR, dir, "below");
+	file = metadb_make(&f, REC_CREATE, below, "file");
+	metadb_reopen(&f);
+	CHECK(is(file, "sheaf.cache", "blocks"));
+	CHECK_EQ(metadb_node(&f, file).cache, CACHE_CHOSEN | CACHE_BLOCKS);
+	CHECK_EQ(get_as(&root, old, "sheaf.cache", &res), -ENODATA);
+	CHECK_EQ(metadb_node(&f, old).cache, 0);
+	CHECK_EQ(set(file, "sheaf.cache", "all"), 0);
+	CHECK_EQ(set(below, "sheaf.cache", "attributes"), 0);
+	CHECK(is(file, "sheaf.cache", "all") && is(below, "sheaf.cache", "attributes"));
+	CHECK_EQ(drop_as(&root, file, "sheaf.cache"), 0);
+	CHECK_EQ(metadb_node(&f, file).cache, 0);
+	metadb_end(&f);
+}
+
 TEST_MAIN(TEST(values_are_kept_replaced_and_removed), TEST(create_and_replace_are_strict),
 	  TEST(names_have_a_form), TEST(permissions_are_those_of_linux),
 	  TEST(there_is_a_most_of_everything), TEST(they_go_with_the_inode),
-	  TEST(a_retry_gets_the_answer_of_the_first_time),
+	  TEST(a_retry_gets_the_answer_of_the_first_time), TEST(what_the_bank_has_is_inherited),
 	  TEST(an_older_database_is_brought_up_to_date))
