@@ -60,10 +60,10 @@ _sheaf_inside()
 	compopt -o nospace 2>/dev/null
 	if [[ $word != */* ]]; then
 		[[ $word ]] || COMPREPLY+=("$scheme/")
-		[[ $word ]] && _sheaf_reply "$word" "$scheme" < <(_sheaf_ask ls -- /)
+		[[ $word ]] && _sheaf_reply "$word" "$scheme" < <(_sheaf_ask ls -a -- /)
 	else
 		dir=${word%/*}/
-		_sheaf_reply "${word##*/}" "$scheme$dir" < <(_sheaf_ask ls -- "$dir")
+		_sheaf_reply "${word##*/}" "$scheme$dir" < <(_sheaf_ask ls -a -- "$dir")
 	fi
 	((${#COMPREPLY[@]} == 1)) || return 0
 	# the only one: a directory goes on with '/', a file ends the word

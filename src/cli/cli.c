@@ -356,12 +356,28 @@ static int finish_output(struct cli *c, int status)
 	return CLI_FAILED;
 }
 
+/* "-name" becomes "--name" where that is a long option of the command. */
+static void double_dashes(const struct cli_command *m, int argc, char **argv)
+{
+	char *text;
+
+	for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+		for (size_t k = 0; k < CLI_MAX_OPTIONS && argv[i][0] == '-'; k++)
+			if (m->options[k].name && strcmp(m->options[k].name, argv[i] + 1) == 0 &&
+			    asprintf(&text, "-%s", argv[i]) > 0) {
+				argv[i] = text; /* for the life of the process */
+				break;
+			}
+}
+
 static int run_command(const struct cli_command *m, int argc, char **argv, struct cli_parsed *p)
 {
 	struct cli c = { .cmd = m };
 	char err[256];
 	int status;
 
+	if (m->single_dash)
+		double_dashes(m, argc, argv);
 	if (cli_parse(m->options, m->ends_at_argument, argc, argv, p, err, sizeof(err)))
 		return cli_usage(&c, "%s", err);
 	if (p->help || p->version) {

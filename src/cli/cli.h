@@ -89,6 +89,8 @@ void cli_json_uint(struct json_object *o, const char *key, uint64_t v);
 void cli_json_double(struct json_object *o, const char *key, double v);
 void cli_json_bool(struct json_object *o, const char *key, bool v);
 void cli_json_print(struct json_object *o, int form); /* prints a line or more, and frees o */
+/* A file as JSON: path, type, mode, owner, size, times; target: of a symbolic link, or "". */
+struct json_object *cli_stat_json(const char *path, const struct stat *st, const char *target);
 /* Prints a name; control characters become '?' if f is a terminal. */
 void cli_put_name(FILE *f, const char *name);
 /* Print text with the special characters of HTML and SVG escaped; as an SVG element at x, y. */
@@ -121,6 +123,7 @@ struct cli_command {
 	int (*run)(struct cli *c);
 	int min_args, max_args; /* max_args -1: no limit */
 	bool ends_at_argument; /* options behind the first argument are arguments */
+	bool single_dash; /* one dash is enough before a long option, as for find(1) */
 	struct cli_option options[CLI_MAX_OPTIONS];
 	const char *more; /* additional help text, or NULL */
 	const char *examples; /* lines of help, or NULL */

@@ -156,6 +156,38 @@ struct json_object *cli_json_name(const char *name)
 	return json_object_new_string_len(text, (int)len);
 }
 
+static void add_time(struct json_object *o, const char *key, const struct timespec *t)
+{
+	char ns[24];
+
+	snprintf(ns, sizeof(ns), "%s_ns", key);
+	cli_json_double(o, key, (double)t->tv_sec + (double)t->tv_nsec / 1e9);
+	cli_json_int(o, ns, t->tv_sec * (int64_t)NSEC_PER_SEC + t->tv_nsec);
+}
+
+struct json_object *cli_stat_json(const char *path, const struct stat *st, const char *target)
+{
+	struct json_object *o = json_object_new_object();
+	char mode[16];
+
+	snprintf(mode, sizeof(mode), "%04o", st->st_mode & 07777);
+	json_object_object_add(o, "path", cli_json_name(path));
+	cli_json_text(o, "type", cli_type_name(st->st_mode));
+	if (target[0])
+		json_object_object_add(o, "target", cli_json_name(target));
+	cli_json_text(o, "mode", mode);
+	cli_json_uint(o, "ino", st->st_ino);
+	cli_json_uint(o, "nlink", st->st_nlink);
+	cli_json_int(o, "uid", st->st_uid);
+	cli_json_int(o, "gid", st->st_gid);
+	cli_json_int(o, "size", st->st_size);
+	cli_json_int(o, "blocks", st->st_blocks);
+	add_time(o, "atime", &st->st_atim);
+	add_time(o, "mtime", &st->st_mtim);
+	add_time(o, "ctime", &st->st_ctim);
+	return o;
+}
+
 /* ---- tables ---- */
 
 void cli_table_init(struct cli_table *t, const char *const *heads, size_t n_cols)

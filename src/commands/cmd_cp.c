@@ -18,19 +18,14 @@
 #include <unistd.h>
 
 #include "commands/commands.h"
+#include "commands/cp_place.h"
 #include "sheaf_handle.h"
 
-enum { OPT_RECURSIVE, OPT_JOBS };
+enum { OPT_RECURSIVE, OPT_JOBS, OPT_PRESERVE };
 
 #define LINKS_MAX 40 /* symbolic links followed in a row, as in the servers */
 #define TEMP_TRIES 100
 #define INSIDE_STEP (64 * MIB) /* bytes between two checks for signals */
-
-struct place {
-	bool inside;
-	char path[CLI_PATH_MAX];
-	char shown[TREE_SHOWN]; /* the path as messages show it */
-};
 
 struct job {
 	struct tree_walk walk;
@@ -44,6 +39,7 @@ struct filling {
 	struct cli_dir dir;
 	struct place src, dst;
 	mode_t mode;
+	struct stat st; /* of the source */
 	bool made; /* created by this command, so it was empty */
 	bool into; /* top only: dst is an existing directory, the arguments go into it */
 };
@@ -61,110 +57,19 @@ struct task {
 /* Files left open because a server does not answer: a source and a target per thread. */
 static struct sheaf_file *still_open[2 * TREE_JOBS_MAX];
 
-/* ---- places: the same few calls inside and on the host ---- */
+/* ---- attributes, removal, open files ---- */
 
-static bool is_inside(const char *arg)
+/* With --preserve: the times, and the bits of the mode that a copy does not have yet. Set-id bits
+ * are for the owner of the source alone. */
+static int preserve(struct job *j, const struct place *p, const struct stat *st)
 {
-	return strncmp(arg, "sheaf:", 6) == 0;
-}
-
-static void place_name(struct place *p)
-{
-	snprintf(p->shown, sizeof(p->shown), "%s%s", p->inside ? "sheaf:" : "", p->path);
-}
-
-static int place_parse(struct place *p, const char *arg)
-{
-	size_t n = strlen(arg);
 	int r = 0;
 
-	p->inside = is_inside(arg);
-	if (p->inside) {
-		r = cli_inside_path(arg, p->path);
-	} else {
-		while (n > 1 && arg[n - 1] == '/')
-			n--;
-		if (n >= CLI_PATH_MAX)
-			return -ENAMETOOLONG;
-		memcpy(p->path, arg, n);
-		p->path[n] = 0;
-	}
-	place_name(p);
-	return r;
-}
-
-static int place_child(struct place *out, const struct place *dir, const char *name)
-{
-	int r = cli_join(out->path, dir->path, name);
-
-	out->inside = dir->inside;
-	if (!r)
-		place_name(out);
-	return r;
-}
-
-static int place_stat(struct job *j, const struct place *p, bool follow, struct stat *st)
-{
-	struct sheaf *fs = j->walk.c->fs;
-
-	if (p->inside)
-		return follow ? sheaf_stat(fs, p->path, st) : sheaf_lstat(fs, p->path, st);
-	return (follow ? stat(p->path, st) : lstat(p->path, st)) < 0 ? -errno : 0;
-}
-
-static int place_readlink(struct job *j, const struct place *p, char out[CLI_PATH_MAX])
-{
-	ssize_t n;
-
-	if (p->inside)
-		return cli_read_link(j->walk.c, p->path, out);
-	n = readlink(p->path, out, CLI_PATH_MAX - 1);
-	if (n < 0)
-		return -errno;
-	out[n] = 0;
-	return 0;
-}
-
-static int place_symlink(struct job *j, const char *target, const struct place *p)
-{
-	if (p->inside)
-		return sheaf_symlink(j->walk.c->fs, target, p->path);
-	return symlink(target, p->path) < 0 ? -errno : 0;
-}
-
-/* Maps a host chmod result: file systems without modes (vfat, cifs) are no failure. */
-static int host_chmod(int r)
-{
-	return r == 0 || errno == EPERM || errno == ENOTSUP ? 0 : -errno;
-}
-
-static int place_chmod(struct job *j, const struct place *p, mode_t mode)
-{
-	if (p->inside)
-		return sheaf_chmod(j->walk.c->fs, p->path, mode);
-	return host_chmod(chmod(p->path, mode));
-}
-
-/* Creates the directory with exactly this mode, regardless of the umask. */
-static int place_mkdir(struct job *j, const struct place *p, mode_t mode)
-{
-	int r;
-
-	if (p->inside)
-		return sheaf_mkdir(j->walk.c->fs, p->path, mode);
-	if (mkdir(p->path, mode) < 0)
-		return -errno;
-	r = place_chmod(j, p, mode);
-	if (r)
-		rmdir(p->path);
-	return r;
-}
-
-static int place_rename(struct job *j, const struct place *from, const struct place *to)
-{
-	if (to->inside)
-		return sheaf_rename(j->walk.c->fs, from->path, to->path);
-	return rename(from->path, to->path) < 0 ? -errno : 0;
+	if (!j->walk.c->opt[OPT_PRESERVE])
+		return 0;
+	if (st->st_mode & S_ISVTX)
+		r = place_chmod(j->walk.c, p, st->st_mode & 01777);
+	return r ? r : place_set_times(j->walk.c, p, st);
 }
 
 #define ROOM_TRIES 20
@@ -199,6 +104,10 @@ static int place_open(struct job *j, const struct place *p, int flags, mode_t mo
 		      struct cli_stream *s)
 {
 	s->f = NULL;
+	if (p->standard) {
+		s->fd = fcntl(p->fd, F_DUPFD_CLOEXEC, 3);
+		return s->fd < 0 ? -errno : 0;
+	}
 	if (p->inside)
 		return sheaf_open(j->walk.c->fs, p->path, flags, mode, NULL, &s->f);
 	s->fd = open(p->path, flags | O_CLOEXEC, mode);
@@ -261,6 +170,7 @@ static int temp_beside(struct job *j, const struct place *dst, struct place *tem
 		*slash = 0;
 	snprintf(name, sizeof(name), ".sheaf-cp-%d-%u.tmp", getpid(), j->n_temps++);
 	temp->inside = dst->inside;
+	temp->standard = false;
 	return cli_join(temp->path, slash ? dir : ".", name);
 }
 
@@ -330,7 +240,7 @@ static int make_temp(struct task *t, struct place *temp, struct cli_stream *to, 
 			return r;
 		r = to ? place_open(t->j, temp, O_WRONLY | O_CREAT | O_EXCL, t->st.st_mode & 0777,
 				    to) :
-			 place_symlink(t->j, target, temp);
+			 place_symlink(t->j->walk.c, target, temp);
 	} while (r == -EEXIST && ++tries < TEMP_TRIES);
 	check(t, r);
 	if (cli_no_answer(r)) /* the file may exist */
@@ -343,7 +253,7 @@ static int end_temp(struct task *t, const struct place *temp, int r)
 {
 	if (!r) {
 		t->blame = TARGET;
-		r = place_rename(t->j, temp, &t->dst);
+		r = place_rename(t->j->walk.c, temp, &t->dst);
 		check(t, r);
 	}
 	if (r)
@@ -364,10 +274,13 @@ static int copy_to_temp(struct task *t, struct cli_stream *from, bool elsewhere)
 		return r;
 	t->blame = TARGET;
 	if (!to.f) /* override the umask */
-		r = host_chmod(fchmod(to.fd, t->st.st_mode & 0777));
+		r = place_host_chmod(fchmod(to.fd, t->st.st_mode & 0777));
 	if (!r)
 		r = copy_bytes(t, from, &to);
-	return end_temp(t, &temp, end_target(t, &to, r));
+	r = end_target(t, &to, r);
+	if (!r && !t->src.standard) /* after the close, which sets the time of the last write */
+		r = preserve(t->j, &temp, &t->st);
+	return end_temp(t, &temp, r);
 }
 
 /* Copies into a device or pipe, which cannot be replaced by a rename. */
@@ -402,7 +315,7 @@ static int resolve_link(struct job *j, struct place *dst)
 	int r = 0;
 
 	for (int i = 0; i < LINKS_MAX && !r; i++) {
-		r = place_stat(j, dst, false, &st);
+		r = place_stat(j->walk.c, dst, false, &st);
 		if (!r && !S_ISLNK(st.st_mode))
 			return i > 0;
 		if (!r && dst->inside)
@@ -419,9 +332,13 @@ static int resolve_link(struct job *j, struct place *dst)
 static int look_at_target(struct task *t, bool *straight, bool *elsewhere)
 {
 	struct stat old;
-	int r = t->in->made ? -ENOENT : place_stat(t->j, &t->dst, true, &old);
+	int r = t->in->made ? -ENOENT : place_stat(t->j->walk.c, &t->dst, true, &old);
 
 	*straight = *elsewhere = false;
+	if (t->dst.standard) {
+		*straight = true;
+		return CLI_OK;
+	}
 	if (r == -ENOENT)
 		return CLI_OK;
 	if (!r && S_ISDIR(old.st_mode))
@@ -463,17 +380,19 @@ static int copy_link(struct task *t)
 	char target[CLI_PATH_MAX];
 	struct place temp;
 	struct stat old;
-	int r = place_readlink(t->j, &t->src, target);
+	int r = place_readlink(t->j->walk.c, &t->src, target);
 
 	if (r)
 		return blame(t, SOURCE, r);
-	r = t->in->made ? -ENOENT : place_stat(t->j, &t->dst, false, &old);
+	r = t->in->made ? -ENOENT : place_stat(t->j->walk.c, &t->dst, false, &old);
 	if (r == 0 && S_ISDIR(old.st_mode))
 		r = -EISDIR;
 	if (r && r != -ENOENT)
 		return blame(t, TARGET, r);
 	t->blame = TARGET_DIR;
 	r = make_temp(t, &temp, NULL, target);
+	if (!r && !temp.inside && t->j->walk.c->opt[OPT_PRESERVE])
+		place_set_times(t->j->walk.c, &temp, &t->st); /* not all file systems can */
 	if (!r)
 		r = end_temp(t, &temp, 0);
 	return r ? task_fail(t, r) : CLI_OK;
@@ -492,11 +411,12 @@ static int copy_dir(struct task *t)
 	if (!d)
 		return tree_error(&j->walk, "out of memory");
 	d->mode = t->st.st_mode & 0777;
-	r = place_mkdir(j, &t->dst, d->mode | 0700);
+	d->st = t->st;
+	r = place_mkdir(j->walk.c, &t->dst, d->mode | 0700);
 	d->made = r == 0;
 	t->blame = r == -EEXIST ? TARGET : TARGET_DIR;
 	if (r == -EEXIST) {
-		r = place_stat(j, &t->dst, true, &old);
+		r = place_stat(j->walk.c, &t->dst, true, &old);
 		if (!r && !S_ISDIR(old.st_mode))
 			r = -ENOTDIR;
 	}
@@ -520,7 +440,9 @@ static int leave(struct tree_walk *w, struct cli_dir *dir)
 	int r = 0;
 
 	if (d->made && d->mode != (d->mode | 0700) && !tree_server_lost(w))
-		r = place_chmod(j, &d->dst, d->mode);
+		r = place_chmod(j->walk.c, &d->dst, d->mode);
+	if (!r && d->made && !tree_server_lost(w))
+		r = preserve(j, &d->dst, &d->st);
 	return r ? tree_fail(w, d->dst.shown, !d->dst.inside, r) : CLI_OK;
 }
 
@@ -529,7 +451,7 @@ static int copy_any(struct task *t)
 {
 	struct tree_walk *w = &t->j->walk;
 	bool recursive = w->c->opt[OPT_RECURSIVE], top = !t->in->dir.parent;
-	int r = place_stat(t->j, &t->src, !recursive, &t->st);
+	int r = place_stat(t->j->walk.c, &t->src, !recursive, &t->st);
 
 	if (r)
 		return blame(t, SOURCE, r);
@@ -554,7 +476,7 @@ static int parse_arg(const char *arg, struct place *src, char name[CLI_PATH_MAX]
 {
 	char real[PATH_MAX];
 	const char *base;
-	int r = place_parse(src, arg);
+	int r = place_parse(src, arg, STDIN_FILENO);
 
 	if (r)
 		return r;
@@ -610,13 +532,16 @@ static int find_target(struct job *j, struct filling *top)
 	const char *last = c->args[c->n_args - 1];
 	struct place *dst = &top->dst;
 	struct stat st = { 0 };
-	int r = place_parse(dst, last);
+	int r = place_parse(dst, last, STDOUT_FILENO);
 
 	if (!r)
-		r = place_stat(j, dst, true, &st);
+		r = place_stat(j->walk.c, dst, true, &st);
 	if (r && r != -ENOENT)
 		return dst->inside ? cli_fail(c, dst->shown, r) : cli_fail_host(c, dst->shown, r);
 	top->into = r == 0 && S_ISDIR(st.st_mode);
+	if (top->into && strcmp(c->args[0], "-") == 0)
+		return cli_error(c, "%s: it is a directory; give what standard input holds a name",
+				 dst->shown);
 	if (!top->into && c->n_args > 2)
 		return cli_error(c, "%s: not a directory, and there are several to copy",
 				 dst->shown);
@@ -658,7 +583,7 @@ static void measure_dir(struct job *j, const struct place *dir, uint64_t *total)
 		struct stat *known = names.v[i].st, st;
 
 		if (place_child(child, dir, names.v[i].name) == 0 &&
-		    (known || place_stat(j, child, false, &st) == 0))
+		    (known || place_stat(j->walk.c, child, false, &st) == 0))
 			measure(j, child, known ? known : &st, total);
 	}
 	cli_names_free(&names);
@@ -683,7 +608,8 @@ static void *measure_all(void *arg)
 	uint64_t total = 0;
 
 	for (int i = 0; i + 1 < c->n_args && !j->progress.stop; i++)
-		if (place_parse(&src, c->args[i]) == 0 && place_stat(j, &src, true, &st) == 0)
+		if (place_parse(&src, c->args[i], STDIN_FILENO) == 0 &&
+		    place_stat(j->walk.c, &src, true, &st) == 0)
 			measure(j, &src, &st, &total);
 	if (!j->progress.stop)
 		j->progress.total = total;
@@ -696,12 +622,16 @@ static int check_args(struct job *j)
 	const char *last = c->args[c->n_args - 1];
 
 	for (int i = 0; i + 1 < c->n_args; i++)
-		if (!is_inside(c->args[i]) && !is_inside(last))
+		if (!place_is_inside(c->args[i]) && !place_is_inside(last))
 			return cli_usage(c, "%s and %s are both outside (inside is sheaf:/path)",
 					 c->args[i], last);
-	for (int i = 0; i < c->n_args; i++)
+	for (int i = 0; i < c->n_args; i++) {
 		if (!c->args[i][0])
 			return cli_usage(c, "an empty name");
+		if (strcmp(c->args[i], "-") == 0 && (c->n_args > 2 || c->opt[OPT_RECURSIVE]))
+			return cli_usage(c,
+					 "- is one file: it goes with one other name, without -r");
+	}
 	if (tree_set_jobs(&j->walk, c->opt[OPT_JOBS]))
 		return CLI_USAGE;
 	return CLI_OK;
@@ -740,6 +670,7 @@ static int run_cp(struct cli *c)
 		return status;
 	j.walk.progress = &j.progress;
 	j.progress.draw = isatty(STDERR_FILENO);
+	place_init();
 	status = cli_connect(c);
 	if (!status) {
 		cli_catch_signals();
@@ -752,16 +683,19 @@ static int run_cp(struct cli *c)
 
 const struct cli_command cmd_cp = {
 	.name = "cp",
-	.usage = "[-r] [--jobs N] SRC... DST",
+	.usage = "[-pr] [--jobs N] SRC... DST",
 	.summary = "copy files into, out of and within the file system",
 	.run = run_cp,
 	.min_args = 2,
 	.max_args = -1,
 	.options = { { 'r', "recursive", NULL, "directories and all they hold" },
-		     { 'j', "jobs", "N", "how many files at a time, 1 to 64; 16" } },
+		     { 'j', "jobs", "N", "how many files at a time, 1 to 64; 16" },
+		     { 'p', "preserve", NULL, "keep the times, too" } },
 	.more = "sheaf:/path is inside the file system, anything else is outside:\n"
 		"  sheaf cp -r results sheaf:/results\n"
 		"  sheaf cp sheaf:/results/a.dat .\n"
-		"Files appear complete or not at all; modes are kept. Symbolic links are copied as links with -r and\n"
+		"  mysqldump db | sheaf cp - sheaf:/backup/db.sql\n"
+		"A - is standard input or output. Files appear complete or not at all; modes are kept, without set-id\n"
+		"bits, and times with -p (not those of symbolic links inside). Symbolic links are copied as links with -r and\n"
 		"followed without.\n",
 };

@@ -1,5 +1,6 @@
 /* sheaf ls: lists directories. Ends early when the reader of its output is gone. */
 #include <grp.h>
+#include <json-c/json.h>
 #include <pwd.h>
 #include <stdlib.h>
 #include <time.h>
@@ -7,7 +8,7 @@
 #include "commands/commands.h"
 #include "sheaf_handle.h"
 
-enum { OPT_LONG, OPT_RECURSIVE };
+enum { OPT_LONG, OPT_RECURSIVE, OPT_ALL, OPT_DIRECTORY, OPT_HUMAN, OPT_JSON };
 
 /* Caches the last names: most directories have one owner, and each lookup reads a file. */
 static void owner_names(const struct stat *st, char *user, char *group, size_t n)
@@ -34,6 +35,14 @@ static void owner_names(const struct stat *st, char *user, char *group, size_t n
 	snprintf(group, n, "%s", last_group);
 }
 
+static void size_text(struct cli *c, const struct stat *st, char out[32])
+{
+	if (c->opt[OPT_HUMAN])
+		format_size(out, 32, (uint64_t)st->st_size);
+	else
+		snprintf(out, 32, "%lld", (long long)st->st_size);
+}
+
 /* Column widths of a long listing. */
 struct widths {
 	int links, user, group, size;
@@ -57,7 +66,7 @@ static bool unseen(const struct stat *st)
 	return !st->st_nlink;
 }
 
-static void measure(struct widths *w, const struct stat *st)
+static void measure(struct cli *c, struct widths *w, const struct stat *st)
 {
 	char user[64], group[64], num[32];
 
@@ -67,7 +76,8 @@ static void measure(struct widths *w, const struct stat *st)
 	w->user = MAX(w->user, (int)strlen(user));
 	w->group = MAX(w->group, (int)strlen(group));
 	w->links = MAX(w->links, snprintf(num, sizeof(num), "%lu", (unsigned long)st->st_nlink));
-	w->size = MAX(w->size, snprintf(num, sizeof(num), "%lld", (long long)st->st_size));
+	size_text(c, st, num);
+	w->size = MAX(w->size, (int)strlen(num));
 }
 
 /* path: of `name`, to read the text of a symbolic link */
@@ -75,7 +85,7 @@ static void put_long(struct cli *c, const struct widths *w, const struct stat *s
 		     const char *path, const char *name)
 {
 	const char *plus = acl ? "+" : w->acl ? " " : "";
-	char mode[11], user[64], group[64], date[64], target[CLI_PATH_MAX];
+	char mode[11], user[64], group[64], date[64], size[32], target[CLI_PATH_MAX];
 
 	cli_mode_string(mode, st->st_mode);
 	if (unseen(st)) {
@@ -87,8 +97,9 @@ static void put_long(struct cli *c, const struct widths *w, const struct stat *s
 	}
 	owner_names(st, user, group, sizeof(user));
 	cli_date(date, sizeof(date), &st->st_mtim, time(NULL));
-	printf("%s%s %*lu %-*s %-*s %*lld %s ", mode, plus, w->links, (unsigned long)st->st_nlink,
-	       w->user, user, w->group, group, w->size, (long long)st->st_size, date);
+	size_text(c, st, size);
+	printf("%s%s %*lu %-*s %-*s %*s %s ", mode, plus, w->links, (unsigned long)st->st_nlink,
+	       w->user, user, w->group, group, w->size, size, date);
 	cli_put_name(stdout, name);
 	if (S_ISLNK(st->st_mode) && cli_read_link(c, path, target) == 0) {
 		fputs(" -> ", stdout);
@@ -106,7 +117,7 @@ static int list_long(struct cli *c, const char *dir, struct cli_names *names)
 	for (size_t i = 0; i < names->n; i++) {
 		struct cli_name *n = &names->v[i];
 
-		measure(&w, n->st);
+		measure(c, &w, n->st);
 		n->acl = !unseen(n->st) && has_acl(c, n->ino, n->gen, n->st->st_mode);
 		w.acl |= n->acl;
 	}
@@ -127,22 +138,70 @@ static void put_heading(const char *path, bool *first)
 	puts(":");
 }
 
+/* Without -a: names that begin with a dot are not listed. */
+static void drop_hidden(struct cli_names *names)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < names->n; i++) {
+		struct cli_name drop = names->v[i];
+
+		if (drop.name[0] != '.') {
+			names->v[kept++] = drop;
+			continue;
+		}
+		free(drop.name);
+		free(drop.st);
+	}
+	names->n = kept;
+}
+
+static void put_json(struct cli *c, const char *path, const struct stat *st)
+{
+	char target[CLI_PATH_MAX] = "";
+
+	if (S_ISLNK(st->st_mode) && cli_read_link(c, path, target))
+		target[0] = 0;
+	cli_json_print(cli_stat_json(path, st, target), JSON_C_TO_STRING_PLAIN);
+}
+
+static int list_json(struct cli *c, const char *dir, struct cli_names *names)
+{
+	char path[CLI_PATH_MAX];
+	int status = CLI_OK;
+
+	for (size_t i = 0; i < names->n; i++) {
+		if (cli_join(path, dir, names->v[i].name))
+			continue;
+		if (unseen(names->v[i].st))
+			status = cli_fail(c, path, -EACCES);
+		else
+			put_json(c, path, names->v[i].st);
+	}
+	return status;
+}
+
 /* Lists one directory and, with -R, everything beneath it. */
 static int list_dir(struct cli *c, const char *path, bool heading, bool *first)
 {
+	bool plain = !c->opt[OPT_LONG] && !c->opt[OPT_JSON];
 	char child[CLI_PATH_MAX];
 	struct cli_names names;
-	int status = CLI_OK, r = cli_names_inside(c, path, c->opt[OPT_LONG] != NULL, &names);
+	int status = CLI_OK, r = cli_names_inside(c, path, !plain, &names);
 
 	if (r) {
 		cli_names_free(&names);
 		return cli_fail(c, path, r);
 	}
-	if (heading)
+	if (!c->opt[OPT_ALL])
+		drop_hidden(&names);
+	if (heading && !c->opt[OPT_JSON])
 		put_heading(path, first);
-	if (c->opt[OPT_LONG])
+	if (c->opt[OPT_JSON])
+		status = list_json(c, path, &names);
+	else if (!plain)
 		status = list_long(c, path, &names);
-	for (size_t i = 0; i < names.n && !c->opt[OPT_LONG]; i++) {
+	for (size_t i = 0; i < names.n && plain; i++) {
 		cli_put_name(stdout, names.v[i].name);
 		putchar('\n');
 	}
@@ -164,18 +223,20 @@ static int list_one(struct cli *c, const char *arg, char *path, void *data)
 	struct sheaf_handle h = { 0 };
 	struct widths w = { 0 };
 	struct stat st;
-	int r = c->opt[OPT_LONG] ? -ENOENT : sheaf_stat(c->fs, path, &st);
+	int r = c->opt[OPT_LONG] || c->opt[OPT_JSON] ? -ENOENT : sheaf_stat(c->fs, path, &st);
 
 	(void)arg;
 	if (r == -ENOENT || r == -ELOOP) /* list a dangling symbolic link as well */
 		r = sheaf_h_lookup(c->fs, NULL, sheaf_root(c->fs), path, &h, &st);
 	if (r)
 		return cli_fail(c, path, r);
-	if (S_ISDIR(st.st_mode))
+	if (S_ISDIR(st.st_mode) && !c->opt[OPT_DIRECTORY])
 		return list_dir(c, path, heading, first);
 	*first = false;
-	if (c->opt[OPT_LONG]) {
-		measure(&w, &st);
+	if (c->opt[OPT_JSON]) {
+		put_json(c, path, &st);
+	} else if (c->opt[OPT_LONG]) {
+		measure(c, &w, &st);
 		put_long(c, &w, &st, has_acl(c, h.ino, h.gen, st.st_mode), path, path);
 	} else {
 		cli_put_name(stdout, path);
@@ -198,12 +259,16 @@ static int run_ls(struct cli *c)
 
 const struct cli_command cmd_ls = {
 	.name = "ls",
-	.usage = "[-lR] [PATH...]",
+	.usage = "[-adhlR] [--json] [PATH...]",
 	.summary = "list directories",
 	.run = run_ls,
 	.max_args = -1,
 	.options = { { 'l', "long", NULL, "with mode, links, owner, size and time" },
-		     { 'R', "recursive", NULL, "and all directories beneath" } },
+		     { 'R', "recursive", NULL, "and all directories beneath" },
+		     { 'a', "all", NULL, "names that begin with a dot, too" },
+		     { 'd', "directory", NULL, "directories themselves, not what is in them" },
+		     { 'h', "human", NULL, "with -l: sizes like 1.5 GiB" },
+		     { 0, "json", NULL, "one JSON object a line, as of sheaf stat --json" } },
 	.examples = "  sheaf ls -l /results\n"
 		    "  sheaf ls -R / | less\n",
 };

@@ -6,29 +6,6 @@
 
 enum { OPT_JSON };
 
-static struct json_object *stat_json(const char *path, const struct stat *st, const char *target)
-{
-	struct json_object *o = json_object_new_object();
-	char mode[16];
-
-	snprintf(mode, sizeof(mode), "%04o", st->st_mode & 07777);
-	json_object_object_add(o, "path", cli_json_name(path));
-	cli_json_text(o, "type", cli_type_name(st->st_mode));
-	if (target[0])
-		json_object_object_add(o, "target", cli_json_name(target));
-	cli_json_text(o, "mode", mode);
-	cli_json_uint(o, "ino", st->st_ino);
-	cli_json_uint(o, "nlink", st->st_nlink);
-	cli_json_int(o, "uid", st->st_uid);
-	cli_json_int(o, "gid", st->st_gid);
-	cli_json_int(o, "size", st->st_size);
-	cli_json_int(o, "blocks", st->st_blocks);
-	cli_json_double(o, "atime", (double)st->st_atim.tv_sec + (double)st->st_atim.tv_nsec / 1e9);
-	cli_json_double(o, "mtime", (double)st->st_mtim.tv_sec + (double)st->st_mtim.tv_nsec / 1e9);
-	cli_json_double(o, "ctime", (double)st->st_ctim.tv_sec + (double)st->st_ctim.tv_nsec / 1e9);
-	return o;
-}
-
 static void put_time(const char *label, const struct timespec *t)
 {
 	char date[64], zone[16];
@@ -76,7 +53,7 @@ static int stat_one(struct cli *c, const char *arg, char *path, void *data)
 	if (r)
 		return cli_fail(c, arg, r);
 	if (c->opt[OPT_JSON])
-		cli_json_print(stat_json(path, &st, target), JSON_C_TO_STRING_PLAIN);
+		cli_json_print(cli_stat_json(path, &st, target), JSON_C_TO_STRING_PLAIN);
 	else
 		stat_text(path, &st, target);
 	return CLI_OK;

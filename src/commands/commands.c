@@ -6,11 +6,11 @@
 #include "explain/explain.h"
 
 const struct cli_command *const all_commands[] = {
-	&cmd_init,     &cmd_format,  &cmd_start,    &cmd_stop,	 &cmd_status,	 &cmd_map,
-	&cmd_df,       &cmd_ls,	     &cmd_cp,	    &cmd_cat,	 &cmd_rm,	 &cmd_mkdir,
-	&cmd_mv,       &cmd_ln,	     &cmd_stat,	    &cmd_chmod,	 &cmd_chown,	 &cmd_getfattr,
-	&cmd_setfattr, &cmd_find,    &cmd_requests, &cmd_top,	 &cmd_calibrate, &cmd_add_server,
-	&cmd_backup,   &cmd_restore, &cmd_check,    &cmd_key,	 &cmd_selfcheck, &cmd_explain,
-	&cmd_bench,    &cmd_mount,   &cmd_umount,   &cmd_mpirun, &cmd_nfs,	 &cmd_bank,
-	NULL,
+	&cmd_init,	 &cmd_format,	&cmd_start,   &cmd_stop,     &cmd_status, &cmd_map,
+	&cmd_df,	 &cmd_du,	&cmd_ls,      &cmd_cp,	     &cmd_cat,	  &cmd_rm,
+	&cmd_mkdir,	 &cmd_mv,	&cmd_ln,      &cmd_stat,     &cmd_chmod,  &cmd_chown,
+	&cmd_getfattr,	 &cmd_setfattr, &cmd_find,    &cmd_requests, &cmd_top,	  &cmd_calibrate,
+	&cmd_add_server, &cmd_backup,	&cmd_restore, &cmd_check,    &cmd_key,	  &cmd_selfcheck,
+	&cmd_explain,	 &cmd_bench,	&cmd_mount,   &cmd_umount,   &cmd_mpirun, &cmd_nfs,
+	&cmd_bank,	 NULL,
 };

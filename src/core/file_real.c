@@ -165,7 +165,8 @@ static int file_statfs(struct env *e, int fd, uint64_t *total, uint64_t *avail, 
 	if (fstatvfs(fd, &s) < 0)
 		return -errno;
 	*id = storage_id(fd, &s);
-	*total = (uint64_t)s.f_blocks * s.f_frsize;
+	/* without what is reserved for root, so that used + available = total, as df(1) counts */
+	*total = (uint64_t)(s.f_blocks - (s.f_bfree - MIN(s.f_bavail, s.f_bfree))) * s.f_frsize;
 	*avail = (uint64_t)s.f_bavail * s.f_frsize;
 	return 0;
 }

@@ -5,8 +5,8 @@ set -u
 . "$(dirname "${BASH_SOURCE[0]}")/session.inc"
 
 echo "wrong usage is one line with a hint and exit status 2"
-for args in "add-server" "add-server a b" "backup" "backup a b" "restore" "restore a b" "find" "find --on" \
-	"find --on a --jobs 0" "find /x"; do
+for args in "add-server" "add-server a b" "backup" "backup a b" "restore" "restore a b" "find --on" \
+	"find --on a --jobs 0" "find -size x"; do
 	expect 2 $args
 	one_line "help"
 done

@@ -34,8 +34,8 @@ for args in --version -V version "ls -V" "df --version"; do
 done
 expect 0 -h
 says "usage: sheaf "
-expect 0 ls -h
-says "usage: sheaf ls"
+expect 0 stat -h
+says "usage: sheaf stat"
 
 echo "a command that is misspelt is found"
 for words in "lss ls" "statsu status" "mout mount" "bak bank"; do
@@ -145,7 +145,7 @@ import json
 for s in json.load(open("out"))["servers"]:
     assert s["accesses_requested"] > 0 and s["accesses_performed"] > 0, s
 ' || fail "the accesses are not counted"
-expect 0 ls
+expect 0 ls -a
 [ -s out ] && fail "selfcheck left something"
 
 mkdir -p tree/sub/deep tree/empty
@@ -305,9 +305,9 @@ session() {
 	expect 0 cp sheaf:/piped /dev/null
 	[ -c /dev/null ] || fail "cp replaced a device"
 
-	expect 0 ls
+	expect 0 ls -a
 	[ "$(tr '\n' ' ' <out)" = "copy large piped tree " ] || fail "ls"
-	expect 0 ls -R /tree
+	expect 0 ls -aR /tree
 	(cd tree && find . -mindepth 1 -printf '%f\n' | sort) >want
 	grep -v -e ':$' -e '^$' out | sort | cmp - want || fail "ls -R"
 	expect 0 ls -l /tree
@@ -365,14 +365,14 @@ END
 	expect 1 rm -r /
 	expect 0 rm /tree/hello
 	expect 0 rm -r /copy /new
-	expect 0 ls
+	expect 0 ls -a
 	[ "$(tr '\n' ' ' <out)" = "tree " ] || fail "rm"
 	rm -rf out-tree out-copy back hello block
 }
 session "with servers"
 
 one_temp() {
-	"$sheaf" ls / | grep -q sheaf-cp
+	"$sheaf" ls -a / | grep -q sheaf-cp
 }
 
 echo "an interrupted copy leaves nothing behind"
@@ -389,7 +389,7 @@ wait $helper
 helpers=()
 exec 9>&-
 one_line "interrupted"
-expect 0 ls
+expect 0 ls -a
 [ "$(tr '\n' ' ' <out)" = "tree " ] || fail "something is left"
 
 echo "data survive a restart"

@@ -48,7 +48,7 @@ no_temps_outside() {
 }
 
 no_temps_inside() {
-	expect 0 ls -R "$1"
+	expect 0 ls -aR "$1"
 	! grep -q sheaf-cp out || fail "temporary files are left inside"
 }
 
@@ -87,7 +87,7 @@ for jobs in 1 16; do
 	expect 0 cp -r --jobs $jobs sheaf:/tree into
 	same into/tree
 	expect 0 rm -r --jobs $jobs /tree /copy
-	expect 0 ls
+	expect 0 ls -a
 	[ -s out ] && fail "rm -r left something"
 	rm -rf into/tree
 done
@@ -121,11 +121,11 @@ interrupted() {
 }
 
 some_temps() {
-	"$sheaf" ls -R "$1" | grep -q sheaf-cp
+	"$sheaf" ls -aR "$1" | grep -q sheaf-cp
 }
 
 three_temps() {
-	[ "$("$sheaf" ls "$in" | grep -c sheaf-cp)" = 3 ]
+	[ "$("$sheaf" ls -a "$in" | grep -c sheaf-cp)" = 3 ]
 }
 
 echo "signals leave nothing behind"
@@ -142,7 +142,7 @@ for s in INT TERM HUP; do
 	kill -$s $cp
 	interrupted $((128 + $(kill -l $s)))
 	exec 7>&- 8>&- 9>&-
-	expect 0 ls "$in"
+	expect 0 ls -a "$in"
 	[ -s out ] && fail "something is left"
 done
 
@@ -177,7 +177,7 @@ hold() {
 
 # empty DIR: nothing is in it, or will be once the server has done what it was asked to
 empty() {
-	[ -z "$("$sheaf" ls "$1")" ]
+	[ -z "$("$sheaf" ls -a "$1")" ]
 }
 
 # A write is under way when the fifth block is being read. One timeout, not one for each step, also where the server that
@@ -317,7 +317,7 @@ one_line "^sheaf cp: p1: "
 expect 0 rm /big2
 
 in_temp() {
-	[ -n "$("$sheaf" ls "$in" | grep sheaf-cp)" ]
+	[ -n "$("$sheaf" ls -a "$in" | grep sheaf-cp)" ]
 }
 
 # What has been read when all stands still is less than 12 MB: there is something left to change.
@@ -344,7 +344,7 @@ for args in "big sheaf:$in" "sheaf:/big into"; do
 	interrupted 130
 	kill -CONT "${helpers[0]}"
 	no_temps_outside into
-	expect 0 ls "$in"
+	expect 0 ls -a "$in"
 	[ -s out ] && fail "something is left"
 	[ -e into/big ] && fail "an interrupted copy has its name"
 done
@@ -370,7 +370,7 @@ for args in "big sheaf:$in" "sheaf:/big into"; do
 	no_temps_outside into
 	[ -e into/big ] && fail "half a file has its name"
 	expect 0 start
-	expect 0 ls "$in"
+	expect 0 ls -a "$in"
 	[ -s out ] && fail "something is left"
 done
 
@@ -409,13 +409,13 @@ wait $cp
 at_most 9 $start
 one_line "(1 .sheaf-cp-$cp-\* may be left behind): server1 .*does not answer"
 expect 0 start
-expect 0 ls "$held"
+expect 0 ls -a "$held"
 grep -qx ".sheaf-cp-$cp-0.tmp" out || fail "another name is left"
 expect 0 rm "$held/.sheaf-cp-$cp-0.tmp"
 
 # temps_in_tree: lists one directory, which server1 does not keep: ls -R would wait for server1
 temps_in_tree() {
-	"$sheaf" ls "$in/tree" 2>/dev/null | grep -q sheaf-cp
+	"$sheaf" ls -a "$in/tree" 2>/dev/null | grep -q sheaf-cp
 }
 
 hold temps_in_tree -r tree "sheaf:$in"
@@ -462,7 +462,7 @@ if [ "$(id -u)" = 0 ] && mount -t tmpfs -o size=1500k none full 2>/dev/null; the
 	for i in 5 6; do head -c 8000000 /dev/zero >fill/$i; done
 	expect 1 --conf "local:$work/full/fs" cp -r fill sheaf:/fill
 	one_line "no space left"
-	expect 0 --conf "local:$work/full/fs" ls /fill
+	expect 0 --conf "local:$work/full/fs" ls -a /fill
 	! grep -q sheaf-cp out || fail "temporary files are left inside"
 else
 	echo "full targets: skipped, this needs root and mounts"
