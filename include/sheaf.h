@@ -147,6 +147,12 @@ SHEAF_API int sheaf_write_view_start(struct sheaf_file *f, const void *mem,
 				     uint64_t skip, struct sheaf_op **op);
 SHEAF_API int sheaf_test(struct sheaf_op *op, ssize_t *result);
 SHEAF_API ssize_t sheaf_wait(struct sheaf_op *op);
+/* For event loops: a descriptor of this connection that is readable (poll, epoll) while operations
+ * that were started after the first call of sheaf_fd() have ended and were not listed; or -errno.
+ * Only poll it; sheaf_disconnect() closes it. sheaf_completed: lists such operations, each once, at
+ * most max, and returns their number; sheaf_wait() and sheaf_test() then return at once. */
+SHEAF_API int sheaf_fd(struct sheaf *fs);
+SHEAF_API int sheaf_completed(struct sheaf *fs, struct sheaf_op **ops, int max);
 
 SHEAF_API int sheaf_fsync(struct sheaf_file *f);
 SHEAF_API int sheaf_fstat(struct sheaf_file *f, struct stat *st);

@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "client/api_impl.h"
 
@@ -139,6 +140,8 @@ static void op_done(struct cop *op)
 {
 	struct waiter *w = op->user;
 
+	if (op->handle)
+		api_note_done(op->handle);
 	if (w && w->task)
 		w->tasks->resume(w->task);
 	else if (w)
@@ -329,6 +332,8 @@ static int wrap(const struct sheaf_backing *b, struct driver *d, struct sheaf **
 	}
 	fs->b = *b;
 	fs->d = d;
+	fs->done_fd = -1;
+	list_init(&fs->done);
 	pthread_mutex_lock(&d->lock);
 	list_push(&d->all, &fs->link);
 	pthread_mutex_unlock(&d->lock);
@@ -472,5 +477,7 @@ void api_free(struct sheaf *fs)
 	if (last)
 		driver_free(d);
 	tracer_close(fs->tracer);
+	if (fs->done_fd >= 0)
+		close(fs->done_fd);
 	free(fs);
 }

@@ -31,6 +31,14 @@ struct sheaf {
 	struct list link; /* in d->all */
 	struct cop refused; /* the operation of a call for which there is no memory */
 	struct tracer *tracer; /* for $SHEAF_TRACE, or NULL */
+	int done_fd; /* eventfd: `done` has operations; -1: not wanted */
+	struct list done; /* started operations that have ended and were not listed */
+};
+
+struct sheaf_op { /* in the arena of its cop */
+	struct sheaf *fs;
+	struct cop *op;
+	struct list link; /* in fs->done */
 };
 
 struct sheaf_file {
@@ -82,6 +90,12 @@ void api_free(struct sheaf *fs);
 int api_describe(struct typed *t, const void *mem, const struct sheaf_type *mem_type,
 		 uint64_t mem_count, uint64_t file_off, const struct sheaf_type *file_type,
 		 uint64_t skip);
+
+/* ---- api_events.c ---- */
+/* A started operation has ended; the connection is locked. */
+void api_note_done(struct sheaf_op *o);
+/* The caller waits for it, or frees it: it is not listed any more. */
+void api_unlist(struct sheaf_op *o);
 
 /* ---- api_direct.c ---- */
 /* -EAGAIN: ask the servers. */

@@ -6,11 +6,6 @@
 
 #include "client/api_impl.h"
 
-struct sheaf_op { /* in the arena of its cop */
-	struct sheaf *fs;
-	struct cop *op;
-};
-
 static_assert(sizeof(struct sheaf_extent) == sizeof(struct extent), "an extent is an extent");
 
 /* ---- blocking ---- */
@@ -92,7 +87,9 @@ struct cop *api_begin_op(struct sheaf *fs, struct sheaf_op **out)
 		api_release(fs, op);
 		return NULL;
 	}
-	**out = (struct sheaf_op){ fs, op };
+	**out = (struct sheaf_op){ .fs = fs, .op = op };
+	list_init(&(*out)->link);
+	op->handle = *out;
 	return op;
 }
 
@@ -153,6 +150,7 @@ ssize_t sheaf_wait(struct sheaf_op *o)
 	struct cop *op = o->op;
 
 	pthread_mutex_lock(&fs->d->lock);
+	api_unlist(o);
 	return api_finish(fs, op);
 }
 
@@ -166,6 +164,7 @@ int sheaf_test(struct sheaf_op *o, ssize_t *result)
 		api_poll_links(fs);
 	if (op->finished) {
 		*result = op->result;
+		api_unlist(o);
 		api_release(fs, op);
 		return 1;
 	}

@@ -88,6 +88,7 @@ struct cop {
 	struct arena arena;
 	void (*done)(struct cop *op);
 	void *user; /* private to the caller */
+	void *handle; /* of a started operation, private to the caller; or NULL */
 	void *state; /* private to the operation */
 	int64_t result; /* 0, a count or -errno */
 	bool finished;
