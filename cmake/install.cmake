@@ -12,16 +12,18 @@ file(GLOB headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/include/*.h)
 if(TARGET libsheaf)
   add_dependencies(product libsheaf)
   install(TARGETS libsheaf LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-  install(FILES ${headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  install(FILES ${headers} ${CMAKE_SOURCE_DIR}/include/sheaf_ckpt.f90 DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
   configure_file(${DIST_DIR}/sheaf.pc.in ${CMAKE_BINARY_DIR}/sheaf.pc @ONLY)
   install(FILES ${CMAKE_BINARY_DIR}/sheaf.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endif()
 
-# ---- MPI-IO, for each MPI that was there ----
+# ---- MPI-IO and checkpoints, for each MPI that was there ----
 foreach(mpi mpich openmpi)
   if(TARGET mpiio-${mpi})
     add_dependencies(product mpiio-${mpi})
     install(TARGETS mpiio-${mpi} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+    add_dependencies(product ckpt-${mpi})
+    install(TARGETS ckpt-${mpi} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
   endif()
 endforeach()
 

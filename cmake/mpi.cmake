@@ -1,3 +1,6 @@
+# libsheaf-ckpt: sheaf_ckpt_open_mpi() for each MPI that is installed; programs link it.
+file(GLOB ckptmpi CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/ckptmpi/*.c)
+
 # libsheaf-mpiio: one library for each MPI that is installed, from the same sources, and the programs that use it.
 # A program links the MPI alone; LD_PRELOAD of the library gives it file names "sheaf:/path".
 file(GLOB mpiio CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/mpiio/*.c)
@@ -25,6 +28,10 @@ foreach(mpi mpich openmpi)
     target_include_directories(mpiio-${mpi} PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
     target_link_libraries(mpiio-${mpi} PRIVATE libsheaf sheaf_base PkgConfig::MPI_${mpi} Threads::Threads ${CMAKE_DL_LIBS})
     target_link_options(mpiio-${mpi} PRIVATE -Wl,-z,nodelete)
+    add_library(ckpt-${mpi} SHARED ${ckptmpi})
+    set_target_properties(ckpt-${mpi} PROPERTIES OUTPUT_NAME sheaf-ckpt-${mpi} SOVERSION 1 VERSION 1.0.0)
+    target_include_directories(ckpt-${mpi} PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
+    target_link_libraries(ckpt-${mpi} PRIVATE libsheaf sheaf_base PkgConfig::MPI_${mpi} Threads::Threads)
     if(SHEAF_TESTS)
       if(mpi_test_lib)
         add_library(mpi_test_${mpi} STATIC ${mpi_test_lib})
@@ -33,6 +40,10 @@ foreach(mpi mpich openmpi)
       foreach(f ${mpi_tests})
         get_filename_component(name ${f} NAME_WE)
         sheaf_mpi_program(${name} tests ${f} ${mpi} $<TARGET_NAME_IF_EXISTS:mpi_test_${mpi}>)
+        if(name MATCHES "^mpi_ckpt")
+          target_include_directories(tests_${mpi}_${name} PRIVATE ${CMAKE_SOURCE_DIR}/include)
+          target_link_libraries(tests_${mpi}_${name} PRIVATE ckpt-${mpi} libsheaf)
+        endif()
       endforeach()
       foreach(f ${mpi_benches})
         get_filename_component(name ${f} NAME_WE)

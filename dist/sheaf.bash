@@ -159,6 +159,11 @@ _sheaf_argument()
 		_sheaf_value SERVER "$2"
 		return
 	fi
+	if [[ $1 == ckpt && " ${words[*]} " =~ \ ckpt\ (list|show|rm|verify|keep|now)\  ]]; then # a job
+		local quote=
+		_sheaf_reply "${2//\\/}" "" < <(_sheaf_ask ls -- /ckpt)
+		return
+	fi
 	usage=$("$sheaf" "$1" --help 2>/dev/null |
 		sed -n '1{s/^usage: sheaf [a-z-]*//;s/--[a-z-]* [A-Z]*//g;p;q}')
 	usage=${usage# }

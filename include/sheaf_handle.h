@@ -28,6 +28,9 @@ struct sheaf_cred {
 };
 
 SHEAF_API struct sheaf_handle sheaf_root(struct sheaf *fs);
+/* Another connection to the same file system, by the cluster file of the first one. Takes no locks
+ * of fs, so that a forked child may call it. -EOPNOTSUPP: fs is a file system in a process. */
+SHEAF_API int sheaf_connect_again(const struct sheaf *fs, struct sheaf **out);
 /* c NULL, in all calls: the effective credential of the process, and modes are taken as they are
  * (umask 0), as by the calls with paths. To apply a umask, set it in a cred or mask the mode. name:
  * one component. Only sheaf_h_open() follows a symbolic link (unless O_NOFOLLOW). */

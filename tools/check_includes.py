@@ -20,7 +20,7 @@ ALLOWED = {  # folder -> what it may include beside itself and base
     "server": "net disk meta sieve layout xdr core cache",
     "embed": "client server core include",
     "nfs": "include net xdr core",
-    "mount": "include", "mpiio": "include", "ckpt": "include",
+    "mount": "include", "mpiio": "include", "ckpt": "include", "ckptmpi": "include",
     "cli": "include", "nfsc": "xdr", "bench": "cli include nfsc", "check": "cli include", "explain": "cli sieve include",
     "commands": "cli bench check explain include",
     "cmd": None,  # anything

@@ -18,6 +18,25 @@ static char log_path[CONF_PATH_MAX]; /* "": stderr */
 static int log_fd = STDERR_FILENO;
 static atomic_int log_max = LOG_WARN;
 
+/* The lock may be held by a thread that a forked child does not have. */
+static void after_fork(void)
+{
+	pthread_mutex_init(&log_lock, NULL);
+}
+
+static void install_after_fork(void)
+{
+	pthread_atfork(NULL, NULL, after_fork);
+}
+
+static void log_enter(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, install_after_fork);
+	pthread_mutex_lock(&log_lock);
+}
+
 /* Called under the lock. If the file cannot be opened, the log says so and stays where it was. */
 static void log_attach(void)
 {
@@ -38,7 +57,7 @@ static void log_attach(void)
 void log_open(const char *path, enum log_level max)
 {
 	log_set_level(max);
-	pthread_mutex_lock(&log_lock);
+	log_enter();
 	snprintf(log_path, sizeof(log_path), "%s", path ? path : "");
 	log_attach();
 	pthread_mutex_unlock(&log_lock);
@@ -46,7 +65,7 @@ void log_open(const char *path, enum log_level max)
 
 void log_reopen(void)
 {
-	pthread_mutex_lock(&log_lock);
+	log_enter();
 	log_attach();
 	pthread_mutex_unlock(&log_lock);
 }
@@ -95,7 +114,7 @@ void log_at(enum log_level lv, const char *component, uint64_t trace, const char
 		if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
 			line[i] = ' ';
 	line[len++] = '\n';
-	pthread_mutex_lock(&log_lock);
+	log_enter();
 	if (write(log_fd, line, len) < 0) {
 		/* there is no other place to report it */
 	}

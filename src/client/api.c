@@ -442,7 +442,10 @@ static void no_teardown(void *owner)
 
 int sheaf_connect_more(struct sheaf *fs, const struct sheaf_more *m, struct sheaf **out)
 {
-	struct sheaf_backing b = { .loop = fs->d->loop, .teardown = no_teardown };
+	struct sheaf_backing b = { .loop = fs->d->loop,
+				   .owner = fs->b.owner,
+				   .teardown = no_teardown,
+				   .again = fs->b.again };
 	int r;
 
 	if (m->size < sizeof(*m))
@@ -456,6 +459,12 @@ int sheaf_connect_more(struct sheaf *fs, const struct sheaf_more *m, struct shea
 	if (r)
 		client_free(b.client);
 	return r;
+}
+
+int sheaf_connect_again(const struct sheaf *fs, struct sheaf **out)
+{
+	*out = NULL;
+	return fs->b.again ? fs->b.again(fs->b.owner, out) : -EOPNOTSUPP;
 }
 
 void api_free(struct sheaf *fs)

@@ -263,6 +263,8 @@ struct sheaf_backing {
 	struct client *client;
 	void *owner;
 	void (*teardown)(void *owner); /* called after the client was freed */
+	/* connects to the same file system from nothing; NULL: it is inside this process */
+	int (*again)(const void *owner, struct sheaf **out);
 	bool is_turned; /* the creator turns the loop, and sheaf_drive_begin() follows */
 };
 int sheaf_wrap(const struct sheaf_backing *b, struct sheaf **out);

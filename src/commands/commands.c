@@ -12,5 +12,5 @@ const struct cli_command *const all_commands[] = {
 	&cmd_getfattr,	 &cmd_setfattr, &cmd_find,    &cmd_requests, &cmd_top,	  &cmd_calibrate,
 	&cmd_add_server, &cmd_backup,	&cmd_restore, &cmd_check,    &cmd_key,	  &cmd_selfcheck,
 	&cmd_explain,	 &cmd_bench,	&cmd_mount,   &cmd_umount,   &cmd_mpirun, &cmd_nfs,
-	&cmd_bank,	 NULL,
+	&cmd_bank,	 &cmd_ckpt,	NULL,
 };

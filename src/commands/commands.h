@@ -12,7 +12,7 @@ extern const struct cli_command cmd_init, cmd_start, cmd_stop, cmd_status, cmd_l
 	cmd_rm, cmd_mkdir, cmd_mv, cmd_ln, cmd_stat, cmd_chmod, cmd_chown, cmd_getfattr,
 	cmd_setfattr, cmd_df, cmd_requests, cmd_selfcheck, cmd_mpirun, cmd_add_server, cmd_backup,
 	cmd_restore, cmd_find, cmd_calibrate, cmd_key, cmd_mount, cmd_umount, cmd_nfs, cmd_bank,
-	cmd_map, cmd_format, cmd_du, cmd_top;
+	cmd_map, cmd_format, cmd_du, cmd_ckpt, cmd_top;
 
 /* Sends SIGHUP to the servers of this host: they read keys, networks and [bank] again (cmd_key.c).
  * what: for the message. */

@@ -19,6 +19,7 @@ struct backing {
 	struct conf *conf;
 	struct loopback_hub hub;
 	struct server **servers; /* embedded targets */
+	char path[CONF_PATH_MAX]; /* of the cluster file, absolute */
 };
 
 int why_fail(int r, const char *fmt, ...)
@@ -143,12 +144,29 @@ static int local_conf(const char *dir, char *path, size_t n)
 }
 
 static int connect_path(const char *path, bool embedded, const struct wire_bytes *state,
+			struct sheaf **fs);
+
+static int again(const void *owner, struct sheaf **fs)
+{
+	const struct backing *b = owner;
+
+	why_set("%s", "");
+	return connect_path(b->path, false, NULL, fs);
+}
+
+static int connect_path(const char *path, bool embedded, const struct wire_bytes *state,
 			struct sheaf **fs)
 {
 	struct backing *b = calloc(1, sizeof(*b));
-	struct sheaf_backing sb = { .owner = b, .teardown = teardown };
+	struct sheaf_backing sb = { .owner = b,
+				    .teardown = teardown,
+				    .again = embedded ? NULL : again };
+	char *full = realpath(path, NULL);
 	int r;
 
+	if (b)
+		snprintf(b->path, sizeof(b->path), "%s", full ? full : path);
+	free(full);
 	if (!b)
 		return -ENOMEM;
 	r = loop_init(&b->loop, env_real());

@@ -17,12 +17,12 @@ fail() {
 [ "$(id -u)" = 0 ] || skip "installing packages needs root"
 source=${SHEAF_SOURCE:-$(cd "$(dirname "$0")/../.." && pwd)}
 debs=${SHEAF_DEBS:-$source/build-deb}
-packages="libsheaf1 libsheaf-dev sheaf sheaf-mount sheaf-server"
+packages="libsheaf1 libsheaf-dev sheaf sheaf-mount sheaf-nfs sheaf-server"
 mpis=()
 for mpi in mpich openmpi; do
 	command -v "mpicc.$mpi" >/dev/null && command -v "mpiexec.$mpi" >/dev/null || continue
 	mpis+=("$mpi")
-	packages+=" libsheaf-mpiio-$mpi"
+	packages+=" libsheaf-mpiio-$mpi libsheaf-ckpt-$mpi"
 done
 files=()
 for p in $packages; do
@@ -45,7 +45,7 @@ cleanup() {
 	umount -l mnt 2>/dev/null
 	[ -e /etc/sheaf/sheaf.conf ] && sheaf stop >/dev/null 2>&1
 	apt-get -q -y purge $packages >/dev/null 2>&1
-	rm -rf "$fs" /etc/sheaf/sheaf.conf
+	rm -rf "$fs" /etc/sheaf/sheaf.conf /etc/sheaf/sheaf-nfsd.log
 	rmdir /etc/sheaf 2>/dev/null
 	[ -n "$had_home" ] || rmdir /var/lib/sheaf 2>/dev/null
 	cd / && rm -rf "$work"
@@ -80,6 +80,30 @@ for _ in $(seq 600); do
 done
 sheaf status || { cat log; fail "not all servers are up"; }
 ./matrix || fail "matrix over servers"
+cc -O2 -o heat /usr/share/doc/libsheaf-dev/examples/ckpt/heat.c $(pkg-config --cflags --libs sheaf) ||
+	fail "heat.c does not compile"
+./heat 40 >log 2>&1 || { cat log; fail "heat"; }
+cat >wave.c <<'END'
+#include <stdio.h>
+#include "sheaf_ckpt.h"
+
+int main(int argc, char **argv)
+{
+	struct sheaf_ckpt_options o = { .size = sizeof(o) };
+	struct sheaf_ckpt *c;
+	struct sheaf *fs;
+	int rank;
+
+	MPI_Init(&argc, &argv);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	if (sheaf_connect(NULL, &fs) || sheaf_ckpt_open_mpi(fs, argv[1], MPI_COMM_WORLD, &o, &c) ||
+	    sheaf_ckpt_add(c, "rank", &rank, NULL, sizeof(rank)) || sheaf_ckpt_take(c))
+		MPI_Abort(MPI_COMM_WORLD, 1);
+	sheaf_ckpt_close(c);
+	sheaf_disconnect(fs);
+	return MPI_Finalize();
+}
+END
 sheaf ls -l / | grep -q matrix || fail "no matrix in the root"
 for mpi in "${mpis[@]}"; do
 	echo "an MPI program with libsheaf-mpiio-$mpi"
@@ -89,6 +113,9 @@ for mpi in "${mpis[@]}"; do
 	sheaf mpirun --mpiexec "mpiexec.$mpi $options" -n 2 ./columns "sheaf:/$mpi" >log 2>&1 &&
 		grep -q "as written" log || { cat log; fail "columns with $mpi"; }
 	sheaf ls -l / | grep -q "$mpi" || fail "no file of $mpi in the root"
+	"mpicc.$mpi" -include mpi.h -o wave wave.c "-lsheaf-ckpt-$mpi" -lsheaf || fail "wave.c does not compile with $mpi"
+	"mpiexec.$mpi" $options -n 2 ./wave "wave-$mpi" >log 2>&1 || { cat log; fail "a checkpoint with $mpi"; }
+	sheaf ckpt verify "wave-$mpi" || fail "the checkpoint of wave"
 done
 sheaf stop || fail "sheaf stop"
 sheaf start || fail "sheaf start does not find sheafd"
@@ -103,6 +130,21 @@ if [ -e /dev/fuse ]; then
 	umount mnt || fail umount
 	sheaf stop >/dev/null || fail "sheaf stop"
 fi
+
+echo "the gateway that the package brings"
+port=$((${SHEAF_TEST_PORT:-28930} + 50))
+cat >>/etc/sheaf/sheaf.conf <<END
+
+[nfs]
+address = 127.0.0.1:$port
+
+[export.data]
+path = /
+END
+sheaf start >/dev/null || fail "sheaf start"
+sheaf nfs start || fail "sheaf nfs start"
+sheaf nfs status || fail "sheaf nfs status"
+sheaf nfs stop && sheaf stop >/dev/null || fail "sheaf nfs stop"
 
 echo "remove: programs go, data stay"
 apt-get -q -y purge $packages >log 2>&1 || { cat log; fail "apt-get purge"; }
