@@ -35,12 +35,12 @@ enum {
 };
 
 const struct bench_kind *const bench_kinds[] = {
-	&bench_net,	     &bench_contig, &bench_latency,
-	&bench_meta,	     &bench_lists,  &bench_transfer,
-	&bench_blockcolumn,  &bench_tile,   &bench_wan,
-	&bench_incast,	     &bench_bank,   &bench_common,
-	&bench_registration, &bench_mount,  &bench_mpi,
-	&bench_nfs,	     NULL,
+	&bench_net,	     &bench_contig,	&bench_latency,
+	&bench_meta,	     &bench_lists,	&bench_transfer,
+	&bench_blockcolumn,  &bench_tile,	&bench_wan,
+	&bench_incast,	     &bench_bank,	&bench_common,
+	&bench_registration, &bench_mount,	&bench_mpi,
+	&bench_nfs,	     &bench_checkpoint, NULL,
 };
 
 static void progress(struct bench *b, const char *what, int round)
@@ -327,7 +327,7 @@ static int take_mover(struct bench *b, const char *name)
 static int take_options(struct bench *b, uint64_t *servers)
 {
 	struct cli *c = b->c;
-	uint64_t v = DEFAULT_ROUNDS, metas = 0;
+	uint64_t v = 0, metas = 0;
 	int r;
 
 	*servers = 0;
@@ -342,7 +342,8 @@ static int take_options(struct bench *b, uint64_t *servers)
 	if (c->opt[OPT_ROUNDS] && cli_number(c->opt[OPT_ROUNDS], 1, BENCH_MAX_ROUNDS, &v))
 		return cli_usage(c, "--rounds %s: not a number from 1 to %d", c->opt[OPT_ROUNDS],
 				 BENCH_MAX_ROUNDS);
-	b->rounds = (int)v;
+	b->given_rounds = (int)v;
+	b->rounds = v ? (int)v : DEFAULT_ROUNDS;
 	if (c->opt[OPT_MOVER] && take_mover(b, c->opt[OPT_MOVER]))
 		return cli_usage(c, "--mover %s: not auto, inline, pack, gather or driven",
 				 c->opt[OPT_MOVER]);
@@ -394,6 +395,7 @@ static int run_apart(struct bench *b, const struct bench_kind *k, uint32_t serve
 
 	b->kind = k;
 	choose_clients(b);
+	b->rounds = b->given_rounds ? b->given_rounds : k->rounds ? k->rounds : DEFAULT_ROUNDS;
 	processes = MAX(BENCH_PAIRS, b->most_clients);
 	if (!servers)
 		servers = k->servers ? k->servers : DEFAULT_SERVERS;
@@ -456,7 +458,7 @@ static int run_bench(struct cli *c)
 	if (!only && (!name || strcmp(name, "all") != 0))
 		return cli_usage(
 			c,
-			"%s%s: there are net, contig, latency, meta, lists, transfer, blockcolumn, tile, wan, incast, bank, common, registration, mount, mpi, nfs and all",
+			"%s%s: there are net, contig, latency, meta, lists, transfer, blockcolumn, tile, wan, incast, bank, common, registration, mount, mpi, nfs, checkpoint and all",
 			name ? "no benchmark " : "which benchmark", name ? name : "");
 	b = calloc(1, sizeof(*b));
 	if (!b)
@@ -484,7 +486,7 @@ static int run_bench(struct cli *c)
 const struct cli_command cmd_bench = {
 	.name = "bench",
 	.usage =
-		"net|contig|latency|meta|lists|transfer|blockcolumn|tile|wan|incast|bank|common|registration|mount|mpi|nfs|all\n"
+		"net|contig|latency|meta|lists|transfer|blockcolumn|tile|wan|incast|bank|common|registration|mount|mpi|nfs|checkpoint|all\n"
 		"                   [--dir DIR] [--servers N] [--meta N] [--clients LIST]\n"
 		"                   [--sizes LIST] [--pieces LIST] [--rounds N] [--mover NAME]\n"
 		"                   [--mpi NAME] [--long] [--blocks] [--hosts] [--rate RATE] [--delay TIME] [--json]\n"
@@ -500,12 +502,13 @@ const struct cli_command cmd_bench = {
 		       "transfer: only segments of these bytes, for example 64,2048, no typed access; bank: only reads of these bytes" },
 		     { 0, "pieces", "LIST",
 		       "transfer: only these numbers of segments, 128 or 1024; no typed access" },
-		     { 0, "rounds", "N", "how often everything is measured (9)" },
+		     { 0, "rounds", "N", "how often everything is measured (9; checkpoint: 3)" },
 		     { 0, "mover", "NAME",
 		       "blockcolumn, tile: auto, inline, pack, gather or driven (auto)" },
-		     { 0, "mpi", "NAME", "mpi: mpich or openmpi (the first that is there)" },
+		     { 0, "mpi", "NAME",
+		       "mpi, checkpoint: mpich or openmpi (the first that is there)" },
 		     { 0, "long", NULL,
-		       "mount: a million operations before its memory is measured again; bank: 262,144 files and 64 clients" },
+		       "mount: a million operations before its memory is measured again; bank: 262,144 files and 64 clients; checkpoint: a larger grid, and all runs on each storage" },
 		     { 0, "blocks", NULL,
 		       "bank: only compare sizes of blocks, 256 bytes to 1 MiB" },
 		     { 0, "hosts", NULL,

@@ -282,6 +282,10 @@ struct bench_place {
 
 /* Starts temporary servers in dir, or uses the cluster file's. CLI_OK, or status and message. */
 int bench_place_open(struct bench *b, const char *dir, uint32_t servers);
+/* Starts further temporary servers beside those of the benchmark, without hosts. 0, or -errno after
+ * a message. The other call may be made at any time. */
+int bench_place_add(struct bench *b, struct bench_place *other, uint32_t servers);
+void bench_place_remove(struct bench *b, struct bench_place *other);
 /* The first of n consecutive TCP ports that are free in this network namespace, or 0. */
 uint32_t bench_find_ports(uint32_t n);
 int bench_place_connect(struct bench *b); /* makes the scratch directory; call after all forks */
@@ -333,6 +337,8 @@ struct bench_proxy {
 int bench_proxy_open(struct bench *b);
 void bench_proxy_close(struct bench *b); /* may be called at any time */
 void bench_proxy_delay(struct bench *b, uint64_t ns); /* sets what is added to a round trip */
+/* Limits the rate to all servers together, in bytes per second; 0: no limit. */
+void bench_proxy_rate(struct bench *b, uint64_t bytes);
 /* Replaces the far end of a raw connection by an address of the proxy, if there is one. */
 void bench_proxy_raw(struct bench *b, struct sockaddr_in *far);
 
@@ -392,6 +398,28 @@ struct bench_mpi_result {
 	double requests, accesses, moved; /* of all servers; moved: bytes read and written */
 	double exchanged; /* bytes between ranks */
 };
+
+/* A command line under construction. */
+#define BENCH_MAX_WORDS 64
+struct bench_words {
+	const char *argv[BENCH_MAX_WORDS]; /* NULL ends it */
+	char text[32][CLI_PATH_MAX + 256];
+	int n, n_text;
+};
+void bench_words_add(struct bench_words *w, const char *word); /* which stays where it is */
+void bench_words_text(struct bench_words *w, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+/* Adds mpiexec with n ranks, and env(1) with what ranks need to yield; and a library to preload, or
+ * "". Variables and the program follow. */
+void bench_mpi_launch(struct bench *b, struct bench_words *w, int n, const char *library);
+/* The first MPI, or that of --mpi, whose launcher and whose program of bench/mpi are there; or
+ * NULL. */
+const char *bench_mpi_with(struct bench *b, const char *program, char path[CLI_PATH_MAX]);
+/* Runs a command line; its stdout is in place.dir/NAME.json, stderr in NAME.log. 0 or -errno. */
+int bench_words_run(struct bench *b, const struct bench_words *w, const char *name,
+		    const char *what);
+/* The median of an array of numbers from element `skip` on; 0: it is not there. */
+double bench_json_median(struct json_object *o, const char *key, size_t skip);
 
 const char *bench_mpi_missing(struct bench *b); /* sets b->mpi unless --mpi did */
 /* 0, or -errno after a message (-EINTR: without one). */
@@ -488,12 +516,13 @@ struct bench_kind {
 	int (*cleanup)(struct bench *b);
 	void (*end)(struct bench *b); /* runs after a failure or a signal as well */
 	int servers; /* number of temporary servers without --servers; 0: as the others */
+	int rounds; /* without --rounds; 0: as the others */
 	bool delays; /* it sets the delay of each case */
 	bool slow_client; /* always on hosts; only the clients' link has a rate */
 };
 extern const struct bench_kind bench_net, bench_contig, bench_latency, bench_meta, bench_lists,
 	bench_transfer, bench_blockcolumn, bench_tile, bench_wan, bench_incast, bench_bank,
-	bench_common, bench_registration, bench_mount, bench_mpi, bench_nfs;
+	bench_common, bench_registration, bench_mount, bench_mpi, bench_nfs, bench_checkpoint;
 extern const struct bench_kind *const bench_kinds[]; /* NULL ends it */
 
 struct bench {
@@ -507,8 +536,9 @@ struct bench {
 	uint64_t delay_ns; /* added to a round trip */
 	bool on_hosts; /* --hosts */
 	bool long_form; /* --long */
-	int rounds, servers;
 	bool blocks; /* --blocks */
+	int rounds, given_rounds; /* --rounds; 0: not given */
+	int servers;
 	int metas; /* --meta: number of metadata servers among the temporary servers */
 	int clients[BENCH_MAX_LIST], n_clients; /* of the running benchmark */
 	int given[BENCH_MAX_LIST], n_given; /* --clients */
@@ -521,7 +551,7 @@ struct bench {
 	struct bench_hosts hosts;
 	struct bench_proxy proxy;
 	struct bench_shown { /* of the first benchmark; one with servers of its own may follow */
-		int servers, metas, hosts;
+		int servers, metas, hosts, rounds;
 		const char *medium, *rate;
 	} shown;
 	struct bench_side sides[BENCH_SIDES];

@@ -9,14 +9,9 @@
 
 #include "bench/bench_impl.h"
 
-#define MAX_ARGS 48
 #define TEXT (CLI_PATH_MAX + 256)
 
-struct words { /* a command line under construction */
-	const char *argv[MAX_ARGS];
-	char text[16][TEXT];
-	int n, n_text;
-};
+static const char *const known[] = { "mpich", "openmpi" };
 
 /* ---- what is installed ---- */
 
@@ -48,13 +43,34 @@ static void find_library(const struct bench *b, char out[CLI_PATH_MAX])
 	cli_find_program(relative, out);
 }
 
-static bool is_complete(struct bench *b)
+static bool has_program(struct bench *b, const char *program, char path[CLI_PATH_MAX])
 {
-	char launcher[32], path[CLI_PATH_MAX];
+	char launcher[32];
 
 	snprintf(launcher, sizeof(launcher), "mpiexec.%.16s", b->mpi);
-	find_built(b, "bt", path);
-	if (!in_path(launcher) || access(path, X_OK) < 0)
+	find_built(b, program, path);
+	return in_path(launcher) && access(path, X_OK) == 0;
+}
+
+const char *bench_mpi_with(struct bench *b, const char *program, char path[CLI_PATH_MAX])
+{
+	const char *given = b->mpi, *found = NULL;
+
+	for (size_t i = 0; !found && i < ARRAY_LEN(known); i++) {
+		if (given && strcmp(given, known[i]) != 0)
+			continue;
+		b->mpi = known[i];
+		found = has_program(b, program, path) ? known[i] : NULL;
+	}
+	b->mpi = given;
+	return found;
+}
+
+static bool is_complete(struct bench *b)
+{
+	char path[CLI_PATH_MAX];
+
+	if (!has_program(b, "bt", path))
 		return false;
 	find_library(b, path);
 	return access(path, R_OK) == 0;
@@ -62,7 +78,6 @@ static bool is_complete(struct bench *b)
 
 const char *bench_mpi_missing(struct bench *b)
 {
-	static const char *const known[] = { "mpich", "openmpi" };
 	const char *why = bench_mount_missing(b);
 
 	if (why || (b->mpi && is_complete(b)))
@@ -79,14 +94,13 @@ const char *bench_mpi_missing(struct bench *b)
 
 /* ---- the command line ---- */
 
-static void add(struct words *w, const char *word)
+void bench_words_add(struct bench_words *w, const char *word)
 {
-	if (w->n < MAX_ARGS - 1)
+	if (w->n < BENCH_MAX_WORDS - 1)
 		w->argv[w->n++] = word;
 }
 
-static void add_text(struct words *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void add_text(struct words *w, const char *fmt, ...)
+void bench_words_text(struct bench_words *w, const char *fmt, ...)
 {
 	char *out = w->text[w->n_text++];
 	va_list ap;
@@ -94,63 +108,65 @@ static void add_text(struct words *w, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(out, TEXT, fmt, ap);
 	va_end(ap);
-	add(w, out);
+	bench_words_add(w, out);
 }
 
-static void add_launcher(struct bench *b, struct words *w)
+static void add_launcher(struct bench *b, struct bench_words *w, int n)
 {
 	static const char *const openmpi[] = { "--oversubscribe", "--mca", "mpi_yield_when_idle",
 					       "1" };
 
-	add_text(w, "mpiexec.%s", b->mpi);
+	bench_words_text(w, "mpiexec.%s", b->mpi);
 	if (strcmp(b->mpi, "openmpi") == 0) {
 		for (size_t i = 0; i < ARRAY_LEN(openmpi); i++)
-			add(w, openmpi[i]);
+			bench_words_add(w, openmpi[i]);
 		if (geteuid() == 0)
-			add(w, "--allow-run-as-root");
+			bench_words_add(w, "--allow-run-as-root");
 	}
-	add(w, "-n");
-	add_text(w, "%d", BENCH_RANKS);
+	bench_words_add(w, "-n");
+	bench_words_text(w, "%d", n);
+}
+
+void bench_mpi_launch(struct bench *b, struct bench_words *w, int n, const char *library)
+{
+	char yield[CLI_PATH_MAX] = "";
+
+	add_launcher(b, w, n);
+	if (strcmp(b->mpi, "mpich") == 0)
+		find_built(b, "libmpi-idle-yield.so", yield);
+	bench_words_add(w, "env");
+	bench_words_text(w, "LD_PRELOAD=%.2000s %.2000s", library, yield);
 }
 
 /* The environment of the ranks, by env(1). */
-static void add_environment(struct bench *b, struct words *w, const struct bench_mpi_run *run)
+static void add_environment(struct bench *b, struct bench_words *w, const struct bench_mpi_run *run)
 {
-	char yield[CLI_PATH_MAX] = "", library[CLI_PATH_MAX] = "";
-
-	if (strcmp(b->mpi, "mpich") == 0)
-		find_built(b, "libmpi-idle-yield.so", yield);
-	if (run->side == BENCH_MPI_SHEAF)
-		find_library(b, library);
-	add(w, "env");
-	snprintf(w->text[w->n_text], TEXT, "LD_PRELOAD=%.2000s %.2000s", library, yield);
-	add(w, w->text[w->n_text++]);
-	add_text(w, "SHEAF_CONF=%s", b->place.client_conf);
-	add(w, "SHEAF_MPIIO_STATS=1");
+	bench_words_text(w, "SHEAF_CONF=%s", b->place.client_conf);
+	bench_words_add(w, "SHEAF_MPIIO_STATS=1");
 	if (run->tcp)
-		add(w, "SHEAF_NET=tcp");
+		bench_words_add(w, "SHEAF_NET=tcp");
 }
 
-static void add_program(struct bench *b, struct words *w, const struct bench_mpi_run *run)
+static void add_program(struct bench *b, struct bench_words *w, const struct bench_mpi_run *run)
 {
 	char path[CLI_PATH_MAX];
 
 	find_built(b, run->program, path);
-	add_text(w, "%s", path);
-	add(w, "--collective");
-	add(w, run->collective ? "1" : "0");
-	add(w, "--drop");
-	add(w, run->side == BENCH_MPI_MOUNT ? "1" : "0");
+	bench_words_text(w, "%s", path);
+	bench_words_add(w, "--collective");
+	bench_words_add(w, run->collective ? "1" : "0");
+	bench_words_add(w, "--drop");
+	bench_words_add(w, run->side == BENCH_MPI_MOUNT ? "1" : "0");
 	for (int i = 0; i < BENCH_MPI_ARGS && run->args[i]; i++)
-		add(w, run->args[i]);
+		bench_words_add(w, run->args[i]);
 	if (run->side == BENCH_MPI_SHEAF) {
-		add(w, "--hint");
-		add_text(w, "sheaf_method=%s", run->method);
-		add_text(w, "sheaf:%s/%s", b->place.scratch, run->program);
+		bench_words_add(w, "--hint");
+		bench_words_text(w, "sheaf_method=%s", run->method);
+		bench_words_text(w, "sheaf:%s/%s", b->place.scratch, run->program);
 	} else if (run->side == BENCH_MPI_MOUNT) {
-		add_text(w, "%s/%s", b->sides[BENCH_SHEAF].dir, run->program);
+		bench_words_text(w, "%s/%s", b->sides[BENCH_SHEAF].dir, run->program);
 	} else {
-		add_text(w, "%s/local-%s", b->place.dir, run->program);
+		bench_words_text(w, "%s/local-%s", b->place.dir, run->program);
 	}
 }
 
@@ -184,20 +200,19 @@ static void subtract(const struct bench *b, struct bench_mpi_result *out,
 
 /* ---- the run ---- */
 
-/* The median of an array of seconds, 0 if it is not there. */
-static double median_of(struct json_object *o, const char *key)
+double bench_json_median(struct json_object *o, const char *key, size_t skip)
 {
 	struct json_object *list;
-	uint64_t ns[64];
+	uint64_t v[64]; /* billionths */
 	size_t n = 0;
 
 	if (!json_object_object_get_ex(o, key, &list) ||
 	    !json_object_is_type(list, json_type_array))
 		return 0;
-	for (; n < json_object_array_length(list) && n < ARRAY_LEN(ns); n++)
-		ns[n] = (uint64_t)(json_object_get_double(json_object_array_get_idx(list, n)) *
-				   1e9);
-	return n ? (double)bench_median(ns, n) / 1e9 : 0;
+	for (size_t i = skip; i < json_object_array_length(list) && n < ARRAY_LEN(v); i++)
+		v[n++] = (uint64_t)(json_object_get_double(json_object_array_get_idx(list, i)) *
+				    1e9);
+	return n ? (double)bench_median(v, n) / 1e9 : 0;
 }
 
 static int take_result(struct bench *b, const char *file, struct bench_mpi_result *out)
@@ -209,9 +224,9 @@ static int take_result(struct bench *b, const char *file, struct bench_mpi_resul
 		return bench_program_fail(b, "the program printed no result", -EIO);
 	}
 	out->bytes = json_object_get_double(v);
-	out->write_s = median_of(o, "write_s");
-	out->read_s = median_of(o, "read_s");
-	out->total_s = median_of(o, "total_s");
+	out->write_s = bench_json_median(o, "write_s", 0);
+	out->read_s = bench_json_median(o, "read_s", 0);
+	out->total_s = bench_json_median(o, "total_s", 0);
 	json_object_put(o);
 	return 0;
 }
@@ -233,38 +248,46 @@ static double exchanged(const char *file)
 	return sum;
 }
 
-int bench_mpi_run(struct bench *b, const struct bench_mpi_run *run, struct bench_mpi_result *out)
+int bench_words_run(struct bench *b, const struct bench_words *w, const char *name,
+		    const char *what)
 {
 	static const char script[] = "out=$1 err=$2; shift 2; \"$@\" >\"$out\" 2>\"$err\"; r=$?; "
 				     "cat \"$err\" >&2; exit $r";
 	char result[CLI_PATH_MAX], errors[CLI_PATH_MAX];
+	const char *argv[BENCH_MAX_WORDS + 8] = { "sh", "-c", script, "sh", result, errors };
+
+	snprintf(result, sizeof(result), "%s/%s.json", b->place.dir, name);
+	snprintf(errors, sizeof(errors), "%s/%s.log", b->place.dir, name);
+	memcpy(argv + 6, w->argv, sizeof(w->argv));
+	return bench_program_run(b, what, argv);
+}
+
+int bench_mpi_run(struct bench *b, const struct bench_mpi_run *run, struct bench_mpi_result *out)
+{
+	char path[CLI_PATH_MAX], library[CLI_PATH_MAX] = "";
 	struct bench_mpi_result before;
-	struct words *w = calloc(1, sizeof(*w));
+	struct bench_words *w = calloc(1, sizeof(*w));
 	int r;
 
 	if (!w)
 		return cli_error(b->c, "out of memory"), -ENOMEM;
-	snprintf(result, sizeof(result), "%s/mpi.json", b->place.dir);
-	snprintf(errors, sizeof(errors), "%s/mpi.log", b->place.dir);
-	add(w, "sh");
-	add(w, "-c");
-	add(w, script);
-	add(w, "sh");
-	add(w, result);
-	add(w, errors);
-	add_launcher(b, w);
+	if (run->side == BENCH_MPI_SHEAF)
+		find_library(b, library);
+	bench_mpi_launch(b, w, BENCH_RANKS, library);
 	add_environment(b, w, run);
 	add_program(b, w, run);
 	memset(out, 0, sizeof(*out));
 	r = count(b, &before);
 	if (!r)
-		r = bench_program_run(b, run->program, w->argv);
+		r = bench_words_run(b, w, "mpi", run->program);
 	if (!r)
 		r = count(b, out);
 	if (!r) {
 		subtract(b, out, &before);
-		out->exchanged = exchanged(errors);
-		r = take_result(b, result, out);
+		snprintf(path, sizeof(path), "%s/mpi.log", b->place.dir);
+		out->exchanged = exchanged(path);
+		snprintf(path, sizeof(path), "%s/mpi.json", b->place.dir);
+		r = take_result(b, path, out);
 	}
 	free(w);
 	return r;

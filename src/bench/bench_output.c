@@ -194,8 +194,8 @@ int bench_print(struct bench *b)
 	bench_hosts_text(b, hosts, sizeof(hosts));
 	printf("%d server%s (%d with metadata) on %s%s%s, over %s%s, %d round%s; medians over the rounds\n\n",
 	       s->servers, s->servers == 1 ? "" : "s", s->metas, p->fs_type,
-	       p->storage[0] ? " at " : "", p->storage, s->medium, hosts, b->rounds,
-	       b->rounds == 1 ? "" : "s");
+	       p->storage[0] ? " at " : "", p->storage, s->medium, hosts, s->rounds,
+	       s->rounds == 1 ? "" : "s");
 	for (const struct bench_kind *const *k = bench_kinds; *k; k++)
 		r |= print_measured(b, *k) | print_derived(b, *k);
 	if (b->n_bars)

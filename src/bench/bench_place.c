@@ -99,15 +99,21 @@ static void kill_servers(struct bench_place *p)
 	p->conf = NULL;
 }
 
+static void remove_servers(struct bench_place *p)
+{
+	kill_servers(p);
+	if (p->dir[0])
+		nftw(p->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+	p->dir[0] = 0;
+}
+
 static void remove_own(struct bench *b)
 {
 	struct bench_place *p = &b->place;
 
 	kill_servers(p);
 	bench_hosts_close(b);
-	if (p->dir[0])
-		nftw(p->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
-	p->dir[0] = 0;
+	remove_servers(p);
 }
 
 /* Waits for all servers; `why` gets the message of the first that failed. */
@@ -210,6 +216,28 @@ static int open_own(struct bench *b, const char *given, uint32_t servers)
 	snprintf(p->storage, sizeof(p->storage), "%s", p->dir);
 	memcpy(p->client_conf, p->conf_path, sizeof(p->client_conf));
 	return CLI_OK;
+}
+
+/* open_own() works on the place of the benchmark. */
+int bench_place_add(struct bench *b, struct bench_place *other, uint32_t servers)
+{
+	struct bench_place mine = b->place;
+	int status;
+
+	b->place = (struct bench_place){ 0 };
+	status = open_own(b, b->dir, servers);
+	if (status)
+		remove_servers(&b->place);
+	*other = b->place;
+	b->place = mine;
+	return status ? -EIO : 0;
+}
+
+void bench_place_remove(struct bench *b, struct bench_place *other)
+{
+	(void)b;
+	remove_servers(other);
+	*other = (struct bench_place){ 0 };
 }
 
 int bench_make_dir(struct bench *b, const char *path)
@@ -336,8 +364,8 @@ int bench_place_connect(struct bench *b)
 	r = sheaf_mkdir(b->c->fs, p->scratch, 0700);
 	p->medium = !r && !sheaf_account(b->c->fs, 0, &a) && a.medium ? a.medium : "unknown";
 	if (!b->shown.servers)
-		b->shown = (struct bench_shown){ b->servers, b->metas, MAX(b->hosts.n, 1),
-						 p->medium, bench_hosts_rate(b) };
+		b->shown = (struct bench_shown){ b->servers, b->metas,	MAX(b->hosts.n, 1),
+						 b->rounds,  p->medium, bench_hosts_rate(b) };
 	if (!r)
 		return CLI_OK;
 	r = cli_fail(b->c, p->scratch, r);

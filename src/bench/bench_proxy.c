@@ -1,5 +1,5 @@
-/* A TCP proxy between the clients and the temporary servers that delays what passes. It stands in
- * for a long link where the kernel has no netem.
+/* A TCP proxy between the clients and the temporary servers that delays what passes, or
+ * limits its rate. It stands in for a long link where the kernel has no netem, or for slow disks.
  *
  * A flow is one direction of a connection. Its bytes are spliced into a pipe as soon as they come,
  * with the time at which they are due, and out of it when they are due. So the delay does not limit
@@ -34,6 +34,7 @@
 
 struct proxy_settings { /* shared with the proxy */
 	_Atomic uint64_t delay_ns; /* of one direction */
+	_Atomic uint64_t rate; /* bytes per second to all servers together; 0: no limit */
 	struct sockaddr_in raw; /* far end of the raw connection; set before it is made */
 	struct sockaddr_in raw_at; /* its address at the proxy */
 };
@@ -65,12 +66,23 @@ struct proxy {
 	struct sockaddr_in to[MAX_ROUTES]; /* the last route is that of the raw connection */
 	struct pair pairs[MAX_PAIRS];
 	int n_pairs; /* used ones are before this index */
+	uint64_t busy; /* with a rate: when all bytes to the servers will have passed */
 };
 
 /* ---- flows ---- */
 
+/* When `n` bytes that have come are due. */
+static uint64_t due_at(struct proxy *x, bool to_server, uint64_t n)
+{
+	uint64_t rate = to_server ? atomic_load(&x->s->rate) : 0, at = time_now();
+
+	if (rate)
+		at = x->busy = MAX(x->busy, at) + n * NSEC_PER_SEC / rate;
+	return at + atomic_load(&x->s->delay_ns);
+}
+
 /* Receives what has come. True: there may be more. */
-static bool receive(struct flow *f, uint64_t delay)
+static bool receive(struct proxy *x, struct flow *f, bool to_server)
 {
 	ssize_t n;
 
@@ -88,7 +100,7 @@ static bool receive(struct flow *f, uint64_t delay)
 		return false;
 	}
 	f->in += (uint64_t)n;
-	f->marks[f->last++ % MARKS] = (struct mark){ time_now() + delay, f->in };
+	f->marks[f->last++ % MARKS] = (struct mark){ due_at(x, to_server, (uint64_t)n), f->in };
 	return true;
 }
 
@@ -113,9 +125,9 @@ static bool transmit(struct flow *f)
 }
 
 /* Returns when the flow has to run again: 0 at once, UINT64_MAX after an event. */
-static uint64_t run_flow(struct flow *f, uint64_t delay)
+static uint64_t run_flow(struct proxy *x, struct flow *f, bool to_server)
 {
-	bool more = receive(f, delay);
+	bool more = receive(x, f, to_server);
 
 	more |= transmit(f);
 	if (f->ended && (f->out == f->in || f->broken) && !f->done) {
@@ -221,7 +233,7 @@ static void note_event(struct proxy *x, const struct epoll_event *e)
 /* Runs all flows once; returns when the next one has to run. */
 static uint64_t run_flows(struct proxy *x)
 {
-	uint64_t delay = atomic_load(&x->s->delay_ns), next = UINT64_MAX;
+	uint64_t next = UINT64_MAX;
 
 	for (int i = 0; i < x->n_pairs; i++) {
 		struct pair *p = &x->pairs[i];
@@ -229,7 +241,7 @@ static uint64_t run_flows(struct proxy *x)
 		if (!p->used)
 			continue;
 		for (int k = 0; k < 2; k++) {
-			uint64_t at = run_flow(&p->flow[k], delay);
+			uint64_t at = run_flow(x, &p->flow[k], k == 0);
 
 			next = MIN(next, at);
 		}
@@ -380,6 +392,12 @@ void bench_proxy_delay(struct bench *b, uint64_t ns)
 {
 	if (b->proxy.settings)
 		atomic_store(&b->proxy.settings->delay_ns, ns / 2);
+}
+
+void bench_proxy_rate(struct bench *b, uint64_t bytes)
+{
+	if (b->proxy.settings)
+		atomic_store(&b->proxy.settings->rate, bytes);
 }
 
 void bench_proxy_raw(struct bench *b, struct sockaddr_in *far)

@@ -86,7 +86,7 @@ struct json_object *bench_conditions(struct bench *b)
 				       NULL);
 	cli_json_bool(s, "temporary", b->place.own);
 	json_object_object_add(o, "storage", s);
-	cli_json_int(o, "rounds", b->rounds);
+	cli_json_int(o, "rounds", b->shown.rounds);
 	json_object_object_add(o, "seconds_per_measurement",
 			       json_object_new_double_s((double)b->slice_ns / 1e9, "0.2"));
 	return o;
@@ -146,7 +146,7 @@ static void put_conditions(FILE *f, struct bench *b)
 		"</dd>\n<dt>method</dt><dd>%d round%s; every round measures everything once, a ratio is "
 		"taken within a round, and what is judged is the median of those ratios. Whiskers reach "
 		"from the lowest to the highest round.</dd>\n<dt>date</dt><dd>%s</dd></dl>\n",
-		b->rounds, b->rounds == 1 ? "" : "s", now);
+		b->shown.rounds, b->shown.rounds == 1 ? "" : "s", now);
 }
 
 static void put_bars(FILE *f, struct bench *b)

@@ -307,7 +307,7 @@ static int ask_read(struct nfsc_conn *c, const struct nfsc_bulk *k, uint64_t at)
 }
 
 /* The data are sent from the caller's memory: they are encoded as empty, then get their length. */
-static int ask_write(struct nfsc_conn *c, const struct nfsc_bulk *k, uint64_t at)
+static int ask_write(struct nfsc_conn *c, const struct nfsc_bulk *k, uint32_t call, uint64_t at)
 {
 	struct wire_write3_args a = { bytes_of(k->file), at, k->size, STABLE3_NOT, { 0, NULL } };
 	uint32_t length = htonl(k->size);
@@ -317,7 +317,7 @@ static int ask_write(struct nfsc_conn *c, const struct nfsc_bulk *k, uint64_t at
 	    !xdr_wire_write3_args(&x, &a))
 		return -EMSGSIZE;
 	memcpy(x.p - sizeof(length), &length, sizeof(length));
-	return send_call(c, &x, k->data, k->size);
+	return send_call(c, &x, (const char *)k->data + call * k->apart, k->size);
 }
 
 static int take_one(struct nfsc_conn *c, const struct nfsc_bulk *k)
@@ -347,7 +347,7 @@ int nfsc_bulk(struct nfsc_conn *c, const struct nfsc_bulk *k)
 		uint64_t at = k->at + (uint64_t)asked * k->size;
 
 		if (asked < k->n && asked - taken < k->ahead) {
-			r = k->data ? ask_write(c, k, at) : ask_read(c, k, at);
+			r = k->data ? ask_write(c, k, asked, at) : ask_read(c, k, at);
 			asked++;
 		} else {
 			r = take_one(c, k);

@@ -42,6 +42,7 @@ int nfsc_remove(struct nfsc_conn *c, const struct nfsc_handle *dir, const char *
 struct nfsc_bulk {
 	const struct nfsc_handle *file;
 	const void *data; /* NULL: read */
+	uint64_t apart; /* bytes from the data of one call to those of the next; 0: the same */
 	uint64_t at;
 	uint32_t size, n, ahead;
 };

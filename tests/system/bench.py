@@ -43,6 +43,9 @@ NFS = {f"nfs_{what}{n}_vs_{side}": need for n in (1, 4) for side, needs in (
            ("local", {"getattr": 0.7, "lookup": 0.7, "create": 1, "read": 0.6, "write": 0.8}))
        for what, need in needs.items()}
 NFS_MEMORY = {"nfs_memory": 96}  # the memory of calls, and 32 MiB
+CHECKPOINT = {"checkpoint_rate": 0.8, "checkpoint_restore": 0.8}
+CHECKPOINT_ASYNC = {"checkpoint_async_overhead": 0.5, "checkpoint_async_blocked": 0.1}
+CHECKPOINT_INCREMENTAL = {"checkpoint_incremental_bytes": 0.25, "checkpoint_incremental_time": 0.25}
 NAMES = {"create_requests": 1, "open_read_requests": 2, "listed": 200000, "stat_p99": 3}
 MEMORY = {"meta": {**NAMES, "stat4": 0.33, "create4": 0.15, "create4_one_directory": 0.15},
           "blockcolumn": {**BLOCKCOLUMN, "blockcolumn_stream": 0.3}}
@@ -52,7 +55,7 @@ DISK = {"meta": {**NAMES, "durable_create4": 0.8, "durable_create16": 1.3},
 AT_MOST = {"net_ping", "read_1B_1", "read_1B_4", "read_128x2K", "open_read_requests", "stat_p99",
            "mount_compile", "list_128x2k", "list_128x128", "list_1024x64", "transfer_choice", "typed_first", "typed_request",
            "blockcolumn_accesses", "wan_latency_1ms", "registration_holes", "registration_holes_failed",
-           "registration_overhead", "nfs_memory"}
+           "registration_overhead", "nfs_memory", *CHECKPOINT_ASYNC, *CHECKPOINT_INCREMENTAL}
 EXACT = {"requests_per_server", "create_requests", "registration_groups", "registration_cached"}
 
 
@@ -392,6 +395,32 @@ def bank(folder):
     print("bank")
 
 
+def checkpoint(folder):
+    """The modes that the library lacks are named; the others have their rows and bars."""
+    p = sheaf("bench", "checkpoint", status=1)
+    check(p.stderr.startswith("sheaf bench: checkpoint: it needs --dir"), p.stderr)
+    p = sheaf("bench", "checkpoint", "--dir", folder, "--servers", "2", "--rounds", "1", "--clients", "1,2", "--json")
+    d = json.loads(p.stdout)
+    check_rows(d)
+    wanted = dict(CHECKPOINT)
+    for mode, bars in (("asynchronous", CHECKPOINT_ASYNC), ("incremental", CHECKPOINT_INCREMENTAL)):
+        wanted.update({} if f"no rows of {mode} checkpoints" in p.stderr else bars)
+    check_bars(d, wanted)
+    rows = {(r["case"], r.get("clients")) for r in d["rows"]}
+    counts = {r["clients"] for r in d["rows"] if "clients" in r}
+    check(counts in ({1}, {1, 2}), f"numbers of processes: {counts}")
+    for storage in ("sheaf", "1 server", "mount", "local", "nfs"):
+        if f"no rows of '{storage}'" in p.stderr:
+            continue
+        for n in counts if storage == "sheaf" else {max(counts)}:
+            for what in ("run time", "time blocked", "images", "plain writes"):
+                check((f"{storage}, every 2 steps: {what}", n) in rows, f"no row for {storage}: {what}, {n}: {rows}")
+    nothing_left(folder)
+    interrupt("checkpoint", folder, signal.SIGTERM, lambda: len(servers_of(os.path.realpath(folder))) > 4, 0.5,
+              "--servers", "2", "--clients", "1,2")
+    print("checkpoint")
+
+
 def links():
     with open("/proc/net/dev", encoding="utf-8") as f:
         return [line.split(":")[0] for line in f if ":" in line]
@@ -458,5 +487,6 @@ mount("place")
 mpi("place")
 nfs("place")
 bank("place")
+checkpoint("place")
 hosts("place")
 running_file_system()
