@@ -18,14 +18,14 @@ DESTDIR ?=
 
 # A warning of a compiler that we have not met must not keep anybody from building; the tests' own builds mind it.
 WERROR ?= OFF
-check check-long check-vm clang clang-check asan tsan fuzz: export WERROR = ON
+check check-long check-vm check-web clang clang-check asan tsan fuzz: export WERROR = ON
 
 CONFIGURE = cmake -S . -G Ninja -Wno-dev -DSHEAF_WERROR=$(WERROR)
 # $(call configure,DIR,OPTIONS): once, and when warnings begin to matter; CMake runs itself again when its input changes
 configure = @test -f $(1)/build.ninja && { test $(WERROR) = OFF || grep -q SHEAF_WERROR:BOOL=ON $(1)/CMakeCache.txt; } || \
 	$(CONFIGURE) -B $(1) $(2)
 
-.PHONY: build up down check check-long check-vm clang-check asan tsan fuzz crash clang bench format clean help deps deps-check install deb \
+.PHONY: build up down check check-long check-vm check-web clang-check asan tsan fuzz crash clang bench format clean help deps deps-check install deb \
 	sim-long mutants
 
 build:
@@ -61,6 +61,13 @@ check-long: deps-check
 check-vm: deps-check
 	@$(MAKE) --no-print-directory build
 	@python3 tools/run_tests.py --build $(BUILD) --only vm $(TEST_FLAGS)
+
+# The status page in headless Chromium.
+check-web:
+	@tools/deps.sh --web
+	$(call configure,$(BUILD),-DCMAKE_BUILD_TYPE=Release)
+	@cmake --build $(BUILD) -j $(JOBS) --target product
+	@python3 tools/run_tests.py --build $(BUILD) --only web $(TEST_FLAGS)
 
 asan tsan: deps-check
 	$(call configure,build-$@,-DCMAKE_BUILD_TYPE=Release -DSHEAF_SAN=$@)
@@ -130,6 +137,7 @@ help:
 	@echo "make check    install what is missing, build, run all tests: about 12 minutes on 2 cores"
 	@echo "make check-long  the same with full counts: more rounds, steps and seeds; some hours"
 	@echo "make check-vm tests in a guest (QEMU) whose kernel has netem and Soft-RoCE"
+	@echo "make check-web tests of the status page in a browser, which it installs (Chromium)"
 	@echo "make asan     tests under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@echo "make tsan     tests under ThreadSanitizer"
 	@echo "make fuzz     each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS)"

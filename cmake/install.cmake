@@ -65,10 +65,13 @@ install(FILES ${DIST_DIR}/sheaf.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-c
         RENAME sheaf)
 configure_file(${DIST_DIR}/sheaf@.service.in ${CMAKE_BINARY_DIR}/sheaf@.service @ONLY)
 configure_file(${DIST_DIR}/sheaf-nfsd.service.in ${CMAKE_BINARY_DIR}/sheaf-nfsd.service @ONLY)
-install(FILES ${CMAKE_BINARY_DIR}/sheaf@.service ${CMAKE_BINARY_DIR}/sheaf-nfsd.service ${DIST_DIR}/sheaf.target
+configure_file(${DIST_DIR}/sheaf-web.service.in ${CMAKE_BINARY_DIR}/sheaf-web.service @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/sheaf@.service ${CMAKE_BINARY_DIR}/sheaf-nfsd.service
+        ${CMAKE_BINARY_DIR}/sheaf-web.service ${DIST_DIR}/sheaf.target
         DESTINATION ${SHEAF_UNIT_DIR})
 install(FILES ${DIST_DIR}/sheaf.sysusers DESTINATION lib/sysusers.d RENAME sheaf.conf)
 file(GLOB documents CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/docs/*.md)
-install(FILES ${documents} ${CMAKE_SOURCE_DIR}/README.md ${CMAKE_SOURCE_DIR}/LICENSE
-        ${DIST_DIR}/mnt-sheaf.mount DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES ${documents} ${CMAKE_SOURCE_DIR}/docs/web.png ${CMAKE_SOURCE_DIR}/README.md ${CMAKE_SOURCE_DIR}/LICENSE
+        ${DIST_DIR}/mnt-sheaf.mount
+        DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/examples DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -125,6 +125,22 @@ struct sheaf_server_net {
 /* As sheaf_server_status(), and fills `net`, which may be NULL. -EINVAL: its size is too small. */
 SHEAF_API int sheaf_server_net(struct sheaf *fs, int i, int timeout_ms, struct sheaf_server *s,
 			       struct sheaf_server_net *net);
+#define SHEAF_TIME_OCTAVES 24
+/* Requests of one kind since the server started, by the time from the message to the reply. */
+struct sheaf_times {
+	uint64_t count, sum_ns;
+	/* how many took less than 4 us, less than 8 us (and not less than 4), ...; the last row has
+	 * all that took longer */
+	uint64_t octaves[SHEAF_TIME_OCTAVES];
+};
+enum { SHEAF_TIMES_READ, SHEAF_TIMES_WRITE, SHEAF_TIMES_SYNC, SHEAF_TIMES_NAMES, SHEAF_TIMES };
+struct sheaf_server_times {
+	uint32_t size; /* in: sizeof(struct sheaf_server_times) */
+	struct sheaf_times of[SHEAF_TIMES]; /* without waits for locks; 0: the server is down */
+};
+/* As sheaf_server_status(), and fills `times`. -EINVAL: its size is too small. */
+SHEAF_API int sheaf_server_times(struct sheaf *fs, int i, int timeout_ms, struct sheaf_server *s,
+				 struct sheaf_server_times *times);
 /* A server's part in the cache bank, since it started. */
 struct sheaf_server_bank {
 	uint32_t size; /* in: sizeof(struct sheaf_server_bank) */

@@ -22,7 +22,8 @@ ALLOWED = {  # folder -> what it may include beside itself and base
     "nfs": "include net xdr core",
     "mount": "include", "mpiio": "include", "ckpt": "include", "ckptmpi": "include",
     "cli": "include", "nfsc": "xdr", "bench": "cli include nfsc", "check": "cli include", "explain": "cli sieve include",
-    "commands": "cli bench check explain include",
+    "web": "cli include",
+    "commands": "cli bench check explain web include",
     "cmd": None,  # anything
 }
 OFFERED = {  # folder -> the headers that it offers to others; without a row: x.h

@@ -2,6 +2,7 @@
 # Installs the Debian packages that are missing; silent when none is.
 #   tools/deps.sh            what building needs
 #   tools/deps.sh --check    and what the tests need
+#   tools/deps.sh --web      and what the browser test of the status page needs
 #   tools/deps.sh --deb      and what building Debian packages needs
 set -eu
 
@@ -14,9 +15,10 @@ case "${1-}" in
 	git make sqlite3 rsync fio acl attr
 	mpich libmpich-dev openmpi-bin libopenmpi-dev gfortran libhdf5-mpich-dev libhdf5-openmpi-dev
 	libpnetcdf-dev libnetcdf-mpi-dev python3-h5py-mpi memcached" ;;
+--web) want="$want chromium chromium-driver fonts-dejavu-core" ;;
 --deb) want="$want build-essential debhelper dpkg-dev fakeroot libmpich-dev libopenmpi-dev" ;;
 *)
-	echo "usage: tools/deps.sh [--check|--deb]" >&2
+	echo "usage: tools/deps.sh [--check|--web|--deb]" >&2
 	exit 2
 	;;
 esac

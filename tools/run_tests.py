@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the tests of a build and sums them up.
 
-    run_tests.py [--build DIR] [--only unit,fuzz,style,sim,system,mpi,vm] [-k SUBSTR] [--list] [--jobs N] [--long]
+    run_tests.py [--build DIR] [--only unit,fuzz,style,sim,system,mpi,vm,web] [-k SUBSTR] [--list] [--jobs N] [--long]
 
 A test is a program: exit 0 is passed, 77 skipped (its last line of output is the reason), anything
 else failed. Each runs with a time limit, in an empty directory of its own (also its TMPDIR), which is
@@ -13,7 +13,7 @@ Tests run side by side. Each system test has its own network namespace, so that 
 port of a server that it has stopped; without the right to create one, system tests run one at a time.
 Tests of the group mpi run one at a time, because idle processes of MPICH use a core each.
 Tests of the group vm run in a guest (tools/vm.py), those called pair_* in two guests at once. They run one at a time, and
-only when --only names the group.
+only when --only names the group. So do those of the group web, which need a browser.
 """
 import argparse
 import concurrent.futures
@@ -30,12 +30,12 @@ import textwrap
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-GROUPS = ("style", "unit", "fuzz", "sim", "system", "mpi", "vm")
-USUAL = GROUPS[:-1]
+GROUPS = ("style", "unit", "fuzz", "sim", "system", "mpi", "vm", "web")
+USUAL = GROUPS[:-2]
 SKIP = 77
 SOURCES = ("src", "include", "tests", "bench", "examples")
 # Seconds, for a machine that is busy; a unit takes ten times as long under a sanitizer.
-LIMIT = {"style": 600, "unit": 600, "fuzz": 300, "sim": 1800, "system": 1800, "mpi": 1800, "vm": 1800}
+LIMIT = {"style": 600, "unit": 600, "fuzz": 300, "sim": 1800, "system": 1800, "mpi": 1800, "vm": 1800, "web": 600}
 LONG_LIMIT = 8  # times as long with --long
 SHOWN = 20000  # characters of a failure's output
 
@@ -268,8 +268,13 @@ def vm_tests(build, long):
                                 "--timeout", str(limit), "--", "bash", script])
 
 
+def web_tests(build, _long):
+    for script in sorted(glob.glob(os.path.join(ROOT, "tests", "web", "[!l]*.py"))):  # lib_* are helpers
+        yield Test("web", os.path.basename(script), [sys.executable, script])
+
+
 COLLECT = {"style": style_tests, "unit": unit_tests, "fuzz": fuzz_tests, "sim": sim_tests,
-           "system": system_tests, "mpi": mpi_tests, "vm": vm_tests}
+           "system": system_tests, "mpi": mpi_tests, "vm": vm_tests, "web": web_tests}
 
 
 # ---- running ----

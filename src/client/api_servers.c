@@ -183,6 +183,40 @@ int sheaf_server_net(struct sheaf *fs, int i, int timeout_ms, struct sheaf_serve
 	return 0;
 }
 
+/* ---- how long requests took ---- */
+
+static_assert(SHEAF_TIME_OCTAVES == TIME_OCTAVES, "the octaves of a message fit");
+
+static struct sheaf_times times_of(const struct wire_time_counts *t)
+{
+	struct sheaf_times out = { .count = t->count, .sum_ns = t->sum_ns };
+
+	memcpy(out.octaves, t->octaves, sizeof(out.octaves));
+	return out;
+}
+
+int sheaf_server_times(struct sheaf *fs, int i, int timeout_ms, struct sheaf_server *s,
+		       struct sheaf_server_times *times)
+{
+	const struct wire_status_res *r;
+	uint32_t size = times->size;
+	struct cop *op;
+
+	if (i < 0 || i >= sheaf_server_count(fs) || size < sizeof(*times))
+		return -EINVAL;
+	*times = (struct sheaf_server_times){ .size = size };
+	op = ask_status(fs, i, timeout_ms, s);
+	r = &op->res.status;
+	if (s->up) {
+		times->of[SHEAF_TIMES_READ] = times_of(&r->reads);
+		times->of[SHEAF_TIMES_WRITE] = times_of(&r->writes);
+		times->of[SHEAF_TIMES_SYNC] = times_of(&r->syncs);
+		times->of[SHEAF_TIMES_NAMES] = times_of(&r->names);
+	}
+	api_release(fs, op);
+	return 0;
+}
+
 int sheaf_server_bank(struct sheaf *fs, int i, int timeout_ms, struct sheaf_server_bank *out)
 {
 	const struct wire_bank_part *b;

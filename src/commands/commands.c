@@ -4,6 +4,7 @@
 #include "bench/bench.h"
 #include "check/check.h"
 #include "explain/explain.h"
+#include "web/web.h"
 
 const struct cli_command *const all_commands[] = {
 	&cmd_init,	 &cmd_format,	&cmd_start,   &cmd_stop,     &cmd_status, &cmd_map,
@@ -12,5 +13,5 @@ const struct cli_command *const all_commands[] = {
 	&cmd_getfattr,	 &cmd_setfattr, &cmd_find,    &cmd_requests, &cmd_top,	  &cmd_calibrate,
 	&cmd_add_server, &cmd_backup,	&cmd_restore, &cmd_check,    &cmd_key,	  &cmd_selfcheck,
 	&cmd_explain,	 &cmd_bench,	&cmd_mount,   &cmd_umount,   &cmd_mpirun, &cmd_nfs,
-	&cmd_bank,	 &cmd_ckpt,	NULL,
+	&cmd_bank,	 &cmd_ckpt,	&cmd_web,     NULL,
 };

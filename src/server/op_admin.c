@@ -60,6 +60,68 @@ static struct wire_bank_part bank_part(const struct server *srv)
 	return b;
 }
 
+/* The kind of an operation in the times of the status; NULL: none of them, as a wait for a lock. */
+static struct wire_time_counts *times_of(struct wire_status_res *r, unsigned op)
+{
+	switch (op) {
+	case OP_READ:
+		return &r->reads;
+	case OP_WRITE:
+		return &r->writes;
+	case OP_SYNC:
+	case OP_FSYNC:
+		return &r->syncs;
+	case OP_LOOKUP:
+	case OP_GETATTR:
+	case OP_SETATTR:
+	case OP_OPEN:
+	case OP_CLOSE:
+	case OP_MKDIR:
+	case OP_UNLINK:
+	case OP_RMDIR:
+	case OP_READDIR:
+	case OP_RENAME:
+	case OP_LINK:
+	case OP_SYMLINK:
+	case OP_READLINK:
+	case OP_GETXATTR:
+	case OP_SETXATTR:
+	case OP_LISTXATTR:
+	case OP_REMOVEXATTR:
+	case OP_MKNOD:
+		return &r->names;
+	default:
+		return NULL;
+	}
+}
+
+#define OCTAVE 16 /* buckets of a histogram */
+#define BELOW_4_US 9 /* their octaves below 4096 ns */
+
+static void add_octaves(const struct hist *h, uint64_t out[TIME_OCTAVES])
+{
+	for (unsigned i = 0; i < HIST_BUCKETS; i++) {
+		unsigned k = i / OCTAVE;
+
+		out[k < BELOW_4_US ? 0 : MIN(k - BELOW_4_US + 1, TIME_OCTAVES - 1u)] +=
+			h->buckets[i];
+	}
+}
+
+static void sum_times(const struct server *srv, struct wire_status_res *r)
+{
+	for (unsigned op = 0; op < N_OPS; op++) {
+		const struct hist *h = &srv->op_times[op];
+		struct wire_time_counts *t = h->count ? times_of(r, op) : NULL;
+
+		if (!t)
+			continue;
+		t->count += h->count;
+		t->sum_ns += h->sum;
+		add_octaves(h, t->octaves);
+	}
+}
+
 int do_status(struct sreq *s)
 {
 	struct server *srv = s->srv;
@@ -95,6 +157,7 @@ int do_status(struct sreq *s)
 	for (int i = 0; i < N_REFUSALS; i++)
 		r->refused += srv->net.refused[i];
 	memory_of_process(r);
+	sum_times(srv, r);
 	file_counters(srv->loop, &r->disk_inline, &r->disk_handed);
 	if (srv->disk) {
 		disk_space(srv->disk, &r->space_total, &r->space_avail, &r->storage);

@@ -27,7 +27,7 @@ DESTDIR=$work/root cmake --install "$build" >log 2>&1 || { cat log; fail "cmake 
 at=$work/root$prefix
 for f in bin/sheaf bin/sheaf-mount sbin/sheafd sbin/sheaf-nfsd sbin/mount.fuse.sheaf include/sheaf.h include/sheaf_handle.h "$lib/libsheaf.so" \
 	"$lib/libsheaf.so.1" "$lib/pkgconfig/sheaf.pc" share/man/man1/sheaf.1 share/man/man8/sheafd.8 \
-	share/man/man8/sheaf-mount.8 share/man/man8/sheaf-nfsd.8 lib/systemd/system/sheaf-nfsd.service share/doc/sheaf/mount.md share/doc/sheaf/mnt-sheaf.mount \
+	share/man/man8/sheaf-mount.8 share/man/man8/sheaf-nfsd.8 lib/systemd/system/sheaf-nfsd.service lib/systemd/system/sheaf-web.service share/doc/sheaf/mount.md share/doc/sheaf/mnt-sheaf.mount \
 	share/man/man5/sheaf.conf.5 share/man/man3/libsheaf.3 share/man/man3/sheaf_open.3 \
 	share/bash-completion/completions/sheaf lib/systemd/system/sheaf@.service \
 	lib/systemd/system/sheaf.target share/doc/sheaf/README.md share/doc/sheaf/examples/matrix.c; do

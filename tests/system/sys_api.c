@@ -395,6 +395,49 @@ static void layouts_are_what_was_asked_for(void)
 	CHECK_EQ(size_of(path_in(d, "wide")), (1 << 20) - 50 + (off_t)sizeof(b));
 }
 
+/* Requests of a kind that all servers have counted. */
+static uint64_t timed(int kind)
+{
+	uint64_t sum = 0;
+
+	for (int i = 0; i < sheaf_server_count(fs); i++) {
+		struct sheaf_server_times t = { .size = sizeof(t) };
+		uint64_t octaves = 0;
+		struct sheaf_server s;
+
+		CHECK_EQ(sheaf_server_times(fs, i, PATIENCE_S * 1000, &s, &t), 0);
+		CHECK_EQ(s.up, 1);
+		for (int k = 0; k < SHEAF_TIME_OCTAVES; k++)
+			octaves += t.of[kind].octaves[k];
+		CHECK_EQ(octaves, t.of[kind].count);
+		sum += octaves;
+	}
+	return sum;
+}
+
+static void servers_count_their_requests_by_kind_and_time(void)
+{
+	const char *p = path_in(fresh_dir(fs), "f");
+	struct sheaf_server_times t = { .size = sizeof(t) - 1 };
+	uint64_t before[SHEAF_TIMES];
+	struct sheaf_file *f;
+	struct sheaf_server s;
+	char b[8];
+
+	for (int k = 0; k < SHEAF_TIMES; k++)
+		before[k] = timed(k);
+	f = open_file(fs, p, O_CREAT | O_RDWR);
+	CHECK_EQ(sheaf_pwrite(f, "1234567", 8, 0), 8);
+	CHECK_EQ(sheaf_fsync(f), 0);
+	CHECK_EQ(sheaf_pread(f, b, sizeof(b), 0), 8);
+	CHECK_EQ(sheaf_close(f), 0);
+	CHECK(timed(SHEAF_TIMES_WRITE) > before[SHEAF_TIMES_WRITE]);
+	CHECK(timed(SHEAF_TIMES_SYNC) > before[SHEAF_TIMES_SYNC]);
+	CHECK(timed(SHEAF_TIMES_NAMES) > before[SHEAF_TIMES_NAMES]);
+	CHECK_EQ(sheaf_server_times(fs, 0, PATIENCE_S * 1000, &s, &t), -EINVAL);
+	CHECK_EQ(sheaf_server_times(fs, -1, PATIENCE_S * 1000, &s, &t), -EINVAL);
+}
+
 static void many_operations_are_in_flight_at_once(void)
 {
 	enum { N = 300, PIECE = 9000 };
@@ -442,6 +485,7 @@ static const struct test both[] = {
 	TEST(handles_reach_what_names_reach),
 	TEST(a_large_directory_is_read_in_pages),
 	TEST(layouts_are_what_was_asked_for),
+	TEST(servers_count_their_requests_by_kind_and_time),
 	TEST(many_operations_are_in_flight_at_once),
 };
 
