@@ -72,6 +72,6 @@ install(FILES ${CMAKE_BINARY_DIR}/sheaf@.service ${CMAKE_BINARY_DIR}/sheaf-nfsd.
 install(FILES ${DIST_DIR}/sheaf.sysusers DESTINATION lib/sysusers.d RENAME sheaf.conf)
 file(GLOB documents CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/docs/*.md)
 install(FILES ${documents} ${CMAKE_SOURCE_DIR}/docs/web.png ${CMAKE_SOURCE_DIR}/README.md ${CMAKE_SOURCE_DIR}/LICENSE
-        ${DIST_DIR}/mnt-sheaf.mount
+        ${DIST_DIR}/mnt-sheaf.mount ${DIST_DIR}/grafana-sheaf.json ${DIST_DIR}/prometheus-sheaf.yml
         DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/examples DESTINATION ${CMAKE_INSTALL_DOCDIR})
