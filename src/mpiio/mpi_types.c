@@ -257,17 +257,23 @@ static int build_from(const struct mcontents *c, const struct sheaf_type *of,
 	}
 }
 
-/* MPI may round an extent up: Open MPI does so to the alignment of what a type consists of. */
-static int take_bounds(MPI_Datatype type, struct sheaf_type **t)
+/* MPI may round an extent up: Open MPI does so to the alignment of what a type consists of. And
+ * bounds that a part was given may be those of the whole: in Open MPI they are, as MPI 3.1 says in
+ * 4.1.7, in MPICH they are not. Data in external32 have no alignment, but the same bounds where
+ * they are as long as in memory. */
+static int take_bounds(MPI_Datatype type, enum mrep rep, struct sheaf_type **t)
 {
 	struct sheaf_type *made = *t;
-	MPI_Count lower, extent;
+	MPI_Count lower, extent, size;
 	int64_t own_lower, own_upper;
 	int r;
 
-	if (PMPI_Type_get_extent_x(type, &lower, &extent))
+	if (PMPI_Type_get_extent_x(type, &lower, &extent) || PMPI_Type_size_x(type, &size))
 		return MPI_ERR_TYPE;
 	sheaf_type_bounds(made, &own_lower, &own_upper);
+	if (rep == REP_EXTERNAL32 && ((uint64_t)size != sheaf_type_size(made) ||
+				      lower < own_lower || lower + extent > own_upper))
+		return MPI_SUCCESS;
 	if (own_lower == lower && own_upper == lower + extent)
 		return MPI_SUCCESS;
 	r = sheaf_type_resized(made, lower, lower + extent, t);
@@ -304,8 +310,8 @@ static int build(MPI_Datatype type, enum mrep rep, struct sheaf_type **out)
 		r = r ? r : build_from(&c, of, out);
 		sheaf_type_free(of);
 	}
-	if (!r && rep == REP_NATIVE)
-		r = take_bounds(type, out);
+	if (!r)
+		r = take_bounds(type, rep, out);
 	mcontents_free(&c);
 	return r;
 }

@@ -20,6 +20,8 @@ for mpi in "${mpis[@]}"; do
 	passes "$mpi" 1 mpi_random "sheaf:/random" $reference --programs ${programs_of[0]} --seed 1
 	passes "$mpi" 2 mpi_random "sheaf:/random" $reference --programs ${programs_of[1]} --seed 10001
 	passes "$mpi" 4 mpi_random "sheaf:/random" $reference --programs ${programs_of[2]} --seed 20001
+	# external32, and a part whose bounds are those of the whole, or not
+	passes "$mpi" 2 mpi_random "sheaf:/random" $reference --programs 1 --seed 10843
 done
 
 echo "errors have the classes of the standard"
