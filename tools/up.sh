@@ -1,7 +1,7 @@
 #!/bin/bash
 # Makes a file system in DIR if there is none, starts its servers, tries them out.
 #   tools/up.sh DIR SERVERS      behind `make up`
-# BUILD names the build directory (build), PORT the first port (the first free range from 7430 on).
+# GIVEN is empty if SERVERS is only a default. BUILD names the build directory (build), PORT the first port (the first free range from 7430 on).
 # Needs bash and coreutils only. Running it again is fine: what runs stays as it is.
 set -u
 
@@ -64,7 +64,13 @@ if [ ! -e "$conf" ]; then
 	"$sheaf" init "$dir" --servers "$servers" --port "$port" >/dev/null || exit 1
 	echo "made a file system of $servers servers in $dir, ports from $port on"
 else
-	echo "found the file system in $dir"
+	has=$(grep -c '^\[server\.' "$conf")
+	if [ "$has" = "$servers" ] || [ "${GIVEN-1}" = "" ]; then
+		echo "found the file system in $dir"
+	else
+		echo "found the file system in $dir: it has $has servers, and SERVERS=$servers changes nothing;" \
+			"'$sheaf --conf $conf add-server NAME' adds one, make up DIR=... SERVERS=$servers makes another file system"
+	fi
 fi
 
 "$sheaf" --conf "$conf" start || die "not all servers are up; each has a log: $dir/server*/sheafd.log"

@@ -153,9 +153,12 @@ static void put_bars(FILE *f, struct bench *b)
 {
 	if (!b->n_bars)
 		return;
-	fputs("<h2>What was asked for</h2>\n<div class=\"wide\"><table><tr><th>figure</th>"
-	      "<th class=\"n\">value</th><th class=\"n\">lowest – highest</th><th>needed</th>"
-	      "<th></th></tr>\n",
+	fputs("<h2>Targets of Sheaf, on this machine</h2>\n<p>Each figure is a ratio to what this "
+	      "machine does without Sheaf, measured in the same run. A missed target on an idle "
+	      "machine shows where Sheaf leaves speed unused; on a busy one it may be noise: "
+	      "compare the lowest and the highest round.</p>\n<div class=\"wide\"><table><tr>"
+	      "<th>figure</th><th class=\"n\">value</th><th class=\"n\">lowest – highest</th>"
+	      "<th>target</th><th></th></tr>\n",
 	      f);
 	for (size_t i = 0; i < b->n_bars; i++) {
 		const struct bench_bar *bar = &b->bars[i];
