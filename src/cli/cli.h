@@ -86,6 +86,7 @@ struct json_object *cli_json_name(const char *name);
 void cli_json_text(struct json_object *o, const char *key, const char *text);
 void cli_json_int(struct json_object *o, const char *key, int64_t v);
 void cli_json_uint(struct json_object *o, const char *key, uint64_t v);
+void cli_json_known(struct json_object *o, const char *key, bool known, uint64_t v); /* or null */
 void cli_json_double(struct json_object *o, const char *key, double v);
 void cli_json_bool(struct json_object *o, const char *key, bool v);
 void cli_json_print(struct json_object *o, int form); /* prints a line or more, and frees o */
@@ -93,6 +94,8 @@ void cli_json_print(struct json_object *o, int form); /* prints a line or more, 
 struct json_object *cli_stat_json(const char *path, const struct stat *st, const char *target);
 /* Prints a name; control characters become '?' if f is a terminal. */
 void cli_put_name(FILE *f, const char *name);
+/* Redraws the terminal from the top: clears the rest of each line, and cuts lines at the edge. */
+void cli_paint(const char *text);
 /* Print text with the special characters of HTML and SVG escaped; as an SVG element at x, y. */
 void cli_put_xml(FILE *f, const char *text);
 void cli_put_svg(FILE *f, double x, double y, const char *attributes, const char *text);

@@ -2,6 +2,7 @@
 #include <assert.h>
 #include <json-c/json.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -106,6 +107,22 @@ void cli_speed(char *out, size_t n, uint64_t bytes, uint64_t ns)
 
 	format_size(size, sizeof(size), (uint64_t)((double)bytes * 1e9 / (double)MAX(ns, 1)));
 	snprintf(out, n, "%s/s", size);
+}
+
+void cli_paint(const char *text)
+{
+	struct winsize w = { 0 };
+	int n;
+
+	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) < 0 || w.ws_row < 2 || w.ws_col < 2)
+		w = (struct winsize){ .ws_row = 24, .ws_col = 80 };
+	fputs("\033[H", stdout);
+	for (int row = 1; *text && row < w.ws_row; row++) {
+		n = (int)strcspn(text, "\n");
+		printf("%.*s\033[K\n", MIN(n, w.ws_col - 1), text);
+		text += n + (text[n] == '\n');
+	}
+	fputs("\033[J", stdout);
 }
 
 void cli_put_name(FILE *f, const char *name)
@@ -260,6 +277,11 @@ void cli_json_int(struct json_object *o, const char *key, int64_t v)
 void cli_json_uint(struct json_object *o, const char *key, uint64_t v)
 {
 	json_object_object_add(o, key, json_object_new_uint64(v));
+}
+
+void cli_json_known(struct json_object *o, const char *key, bool known, uint64_t v)
+{
+	json_object_object_add(o, key, known ? json_object_new_uint64(v) : NULL);
 }
 
 void cli_json_double(struct json_object *o, const char *key, double v)

@@ -16,6 +16,8 @@
 #define GHOSTS "--ghost-limit=1073741824"
 #define TCP_KEPT "--tcp-established"
 #define TCP_CLOSED "--tcp-close"
+#define TIME_WAIT_NS \
+	(70 * NSEC_PER_SEC) /* the kernel keeps the port of a closed connection for 60 s */
 
 /* CRIU is in a directory that users do not search. 0 or its exit status; -errno: not started. */
 static int call(const char *const *argv, const char *log)
@@ -162,6 +164,8 @@ static int dump(const char *images, pid_t job, const char *tcp)
 				     "dump.log",
 				     "-v1",
 				     tcp,
+				     "--network-lock",
+				     "nftables",
 				     "--leave-running",
 				     "--file-locks",
 				     GHOSTS,
@@ -172,7 +176,7 @@ static int dump(const char *images, pid_t job, const char *tcp)
 }
 
 /* Processes of an MPI job talk over TCP with each other, and with their launcher: such connections
- * are kept. That needs iptables, so else they are closed. */
+ * are kept. That needs a kernel with nftables; otherwise they are closed. */
 int criu_dump(struct cli *c, const char *images, struct criu_job *job)
 {
 	static const char *const ways[] = { TCP_KEPT, TCP_CLOSED };
@@ -190,6 +194,10 @@ int criu_dump(struct cli *c, const char *images, struct criu_job *job)
 	if (r)
 		return explain(c, "no image of the job; it goes on", r, log);
 	unlink(log);
+	if (strcmp(job->tcp, TCP_CLOSED) == 0)
+		cli_error(c,
+			  "CRIU cannot keep the TCP connections of the job: after a restart from "
+			  "this checkpoint they are closed");
 	return write_job(c, images, job);
 }
 
@@ -206,13 +214,47 @@ static int read_pid(struct cli *c, const char *path, pid_t *pid)
 	return n == 1 && v > 0 ? CLI_OK : cli_error(c, "criu did not say which process it made");
 }
 
+static bool log_has(const char *log, const char *text)
+{
+	FILE *f = fopen(log, "re");
+	char line[512];
+	bool found = false;
+
+	while (f && !found && fgets(line, sizeof(line), f))
+		found = strstr(line, text) != NULL;
+	if (f)
+		fclose(f);
+	return found;
+}
+
+/* After a kill the connections of the former job may hold their ports: tries again until they are
+ * free. The result is that of call(). */
+static int call_when_ports_are_free(struct cli *c, const char *const *argv, const char *log)
+{
+	uint64_t end = time_now() + TIME_WAIT_NS;
+	bool told = false;
+	int r;
+
+	while ((r = call(argv, NULL)) > 0 && log_has(log, "Address already in use") &&
+	       time_now() < end && !cli_signal) {
+		if (!told)
+			cli_error(c, "waiting for the kernel to free the TCP ports of the killed "
+				     "job, for up to 70 s");
+		told = true;
+		sleep(2);
+	}
+	return r;
+}
+
 int criu_restore(struct cli *c, const char *images, const int out[2], struct criu_job *job)
 {
 	char log[CLI_PATH_MAX], pid[CLI_PATH_MAX], fd[2][64];
-	const char *const argv[] = { "criu",	     "restore",	  "-D", images,		"-o",
-				     "restore.log",  "-v1",	  "-d", "-S",		job->tcp,
-				     "--file-locks", "--pidfile", pid,	"--inherit-fd", fd[0],
-				     "--inherit-fd", fd[1],	  NULL };
+	const char *const argv[] = {
+		"criu",		  "restore",  "-D",	      images,	   "-o",
+		"restore.log",	  "-v1",      "-d",	      "-S",	   job->tcp,
+		"--network-lock", "nftables", "--file-locks", "--pidfile", pid,
+		"--inherit-fd",	  fd[0],      "--inherit-fd", fd[1],	   NULL
+	};
 	int r;
 
 	if (read_job(c, images, job))
@@ -223,7 +265,7 @@ int criu_restore(struct cli *c, const char *images, const int out[2], struct cri
 		snprintf(fd[i], sizeof(fd[i]), "fd[%d]:%s", out[i], job->pipe[i]);
 		fcntl(out[i], F_SETFD, 0); /* criu inherits it */
 	}
-	r = call(argv, NULL);
+	r = call_when_ports_are_free(c, argv, log);
 	if (missing(c, r))
 		return CLI_FAILED;
 	if (r)

@@ -7,7 +7,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -208,23 +207,18 @@ static void show_mounts(const struct sample *l, struct json_object *list)
 
 /* ---- JSON and text output ---- */
 
-static void add_number(struct json_object *o, const char *key, bool known, uint64_t v)
-{
-	json_object_object_add(o, key, known ? json_object_new_uint64(v) : NULL);
-}
-
 static struct json_object *counts_json(const struct sheaf_net_counts *n)
 {
 	struct json_object *o = json_object_new_object();
 
-	add_number(o, "messages_sent", true, n->messages_sent);
-	add_number(o, "messages_received", true, n->messages_received);
-	add_number(o, "frames", true, n->frames);
-	add_number(o, "calls", true, n->calls);
-	add_number(o, "copied_bytes", true, n->copied);
-	add_number(o, "work_requests", true, n->work_requests);
-	add_number(o, "doorbells", true, n->doorbells);
-	add_number(o, "registrations", true, n->registrations);
+	cli_json_uint(o, "messages_sent", n->messages_sent);
+	cli_json_uint(o, "messages_received", n->messages_received);
+	cli_json_uint(o, "frames", n->frames);
+	cli_json_uint(o, "calls", n->calls);
+	cli_json_uint(o, "copied_bytes", n->copied);
+	cli_json_uint(o, "work_requests", n->work_requests);
+	cli_json_uint(o, "doorbells", n->doorbells);
+	cli_json_uint(o, "registrations", n->registrations);
 	return o;
 }
 
@@ -245,9 +239,9 @@ static void add_routes_json(struct json_object *o, const struct sheaf_server_net
 	}
 	json_object_object_add(o, "route", used ? json_object_new_string(used->name) : NULL);
 	json_object_object_add(o, "routes", list);
-	add_number(o, "links_unix", up, links_over(net, "unix"));
-	add_number(o, "links_rdma", up, links_over(net, "rdma"));
-	add_number(o, "links_tcp", up, links_over(net, "tcp"));
+	cli_json_known(o, "links_unix", up, links_over(net, "unix"));
+	cli_json_known(o, "links_rdma", up, links_over(net, "rdma"));
+	cli_json_known(o, "links_tcp", up, links_over(net, "tcp"));
 	json_object_object_add(o, "net", up ? counts_json(&net->server) : NULL);
 	json_object_object_add(o, "net_own", counts_json(&net->own));
 }
@@ -385,23 +379,6 @@ static int print_table(const struct sample *l, FILE *f)
 
 /* ---- watching ---- */
 
-/* Redraws the terminal from the top: clears the rest of each line, and cuts lines at the edge. */
-static void paint(const char *text)
-{
-	struct winsize w = { 0 };
-	int n;
-
-	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) < 0 || w.ws_row < 2 || w.ws_col < 2)
-		w = (struct winsize){ .ws_row = 24, .ws_col = 80 };
-	fputs("\033[H", stdout);
-	for (int row = 1; *text && row < w.ws_row; row++) {
-		n = (int)strcspn(text, "\n");
-		printf("%.*s\033[K\n", MIN(n, w.ws_col - 1), text);
-		text += n + (text[n] == '\n');
-	}
-	fputs("\033[J", stdout);
-}
-
 /* Prints one sample: the time, the number of servers up, the table. 0 or -ENOMEM. */
 static int print_block(const struct sample *l, bool terminal)
 {
@@ -422,7 +399,7 @@ static int print_block(const struct sample *l, bool terminal)
 	if (fclose(f))
 		r = -ENOMEM;
 	if (!r && terminal)
-		paint(text);
+		cli_paint(text);
 	else if (!r)
 		fputs(text, stdout);
 	free(text);

@@ -378,16 +378,9 @@ static int print_block(const struct top *t, bool terminal)
 	if (fclose(f))
 		r = -ENOMEM;
 	if (!r && terminal)
-		fputs("\033[H", stdout);
-	for (const char *p = text; !r && *p;) {
-		int n = (int)strcspn(p, "\n");
-
-		printf("%.*s%s\n", terminal ? MIN(n, w.ws_col - 1) : n, p,
-		       terminal ? "\033[K" : "");
-		p += n + (p[n] == '\n');
-	}
-	if (!r)
-		fputs(terminal ? "\033[J" : t->once ? "" : "\n", stdout);
+		cli_paint(text);
+	else if (!r)
+		printf("%s%s", text, t->once ? "" : "\n");
 	free(text);
 	return r;
 }
