@@ -57,8 +57,8 @@ struct sheaf_ckpt_options {
 	uint32_t size; /* sizeof(struct sheaf_ckpt_options) */
 	uint32_t flags; /* SHEAF_CKPT_... */
 	const char *dir; /* the directory of all jobs; "/ckpt" */
-	uint32_t keep; /* so many complete ones stay; 2 */
-	uint32_t chain; /* so many incremental ones follow a full one at most; 8 */
+	uint32_t keep; /* number of complete checkpoints that are kept; 2 */
+	uint32_t chain; /* incremental checkpoints after a full one, at most; 8 */
 	uint32_t timeout_ms; /* how long processes wait for each other; 60,000 */
 	int signal_now; /* this signal requests a checkpoint, as sheaf_ckpt_now() */
 	int signal_end; /* the batch system's warning: the same, and sheaf_ckpt_ending() is 1 */
@@ -129,7 +129,7 @@ struct sheaf_ckpt_cost {
 	uint32_t one_file; /* it is in one file of all processes */
 	uint64_t number, bytes; /* of data written by this process */
 	uint64_t copied_pages, waits; /* copies on write; writes that waited for memory for one */
-	uint64_t mprotect_bytes; /* of memory that mprotect(2) tracks, not userfaultfd(2) */
+	uint64_t mprotect_bytes; /* of memory into which system calls may not write meanwhile */
 	double blocked_s, total_s; /* time in the call; until it was complete */
 	double interval_s; /* between checkpoints, as chosen by sheaf_ckpt_poll(); 0: none */
 };

@@ -25,7 +25,7 @@ static const struct number {
 	{ "every", "steps between checkpoints; 0: none", &o.every },
 	{ "active", "percent of the rows that the steps between two checkpoints change",
 	  &o.active },
-	{ "compare", "so many images, and the same bytes by plain calls, at the end", &o.compare },
+	{ "compare", "number of images at the end, with the same bytes by plain calls", &o.compare },
 	{ "die", "all processes kill themselves after this step", &o.die },
 	{ "remove", "1: removes its checkpoints at the end", &o.remove },
 	{ "async", "1: continues while a checkpoint is written", &o.async },

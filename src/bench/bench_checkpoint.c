@@ -458,7 +458,7 @@ static const char about[] =
 	"A solver of block-tridiagonal systems on a cubic grid (bench/ckpt), its 4 arrays divided\n"
 	"among the processes. A run has 8 steps; \"every 2 steps\": 3 checkpoints.\n"
 	"  none                 without checkpoints\n"
-	"  sheaf                by libsheaf-ckpt, on all servers; 1 server, 2 servers: on so many\n"
+	"  sheaf                by libsheaf-ckpt, on all servers; 1 server, 2 servers: on that number\n"
 	"  mount, local         a new file for each process, synced, then renamed: on a `sheaf\n"
 	"                       mount`, and in a directory beside the storage\n"
 	"  nfs, ganesha         the same by a client in user space: at sheaf-nfsd, and at NFS-Ganesha\n"

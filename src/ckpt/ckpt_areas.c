@@ -1,7 +1,8 @@
 /* Which whole pages of the memory are tracked: every one of them has registered bytes, so that
  * memory between the runs of a typed piece, which may be foreign or not mapped, stays as it is.
  *
- * Threads: any. Buffers: one entry for runs with less than a page between them. Errors: -ENOMEM. */
+ * Threads: any. Buffers: one entry for runs with less than a page between them. Errors: -ENOMEM;
+ * -EOPNOTSUPP: shared mappings. */
 #include "ckpt/ckpt_impl.h"
 
 #define LISTED 256
@@ -116,5 +117,38 @@ int ckpt_areas(const struct ckpt_pieces *p, uintptr_t page, size_t most, struct 
 	}
 	*out = all.v;
 	*n = all.n;
+	return r;
+}
+
+static bool is_in(const struct ckpt_span *v, size_t n, uintptr_t begin, uintptr_t end)
+{
+	for (size_t i = 0; i < n; i++)
+		if (v[i].begin < end && begin < v[i].end)
+			return true;
+	return false;
+}
+
+int ckpt_check_private(const struct ckpt_pieces *p, const char *advice)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	struct ckpt_span *spans = NULL;
+	unsigned long begin, end;
+	char line[4608], mode[5];
+	size_t n = 0;
+	int r = maps ? ckpt_areas(p, 1, SIZE_MAX, &spans, &n) :
+		       ckpt_fail(-errno, "/proc/self/maps: %s", strerror(errno));
+
+	while (!r && fgets(line, sizeof(line), maps))
+		if (sscanf(line, "%lx-%lx %4s", &begin, &end, mode) == 3 && mode[3] == 's' &&
+		    is_in(spans, n, begin, end))
+			r = ckpt_fail(-EOPNOTSUPP,
+				      "registered memory at %lx is shared with other processes, "
+				      "and %s",
+				      begin, advice);
+	if (!r && ferror(maps))
+		r = ckpt_fail(-EIO, "/proc/self/maps cannot be read");
+	if (maps)
+		fclose(maps);
+	free(spans);
 	return r;
 }

@@ -223,6 +223,9 @@ void ckpt_background_start(struct sheaf_ckpt *c, const struct ckpt_plan *p, stru
 		if (c->track)
 			ckpt_track_end(c->track, false);
 		c->baseline = 0;
+		c->is_pending = true;
+		c->result = -ENOMEM;
+		snprintf(c->result_why, sizeof(c->result_why), "out of memory");
 		free(runs);
 		return;
 	}

@@ -30,44 +30,6 @@ struct ckpt_child {
 	} * told;
 };
 
-/* ---- before ---- */
-
-static bool is_in(const struct ckpt_span *v, size_t n, uintptr_t begin, uintptr_t end)
-{
-	for (size_t i = 0; i < n; i++)
-		if (v[i].begin < end && begin < v[i].end)
-			return true;
-	return false;
-}
-
-/* A child sees what others write later into shared mappings. */
-static int check_shared(const struct ckpt_pieces *p)
-{
-	FILE *maps = fopen("/proc/self/maps", "re");
-	struct ckpt_span *spans = NULL;
-	unsigned long begin, end;
-	char line[4608], mode[5];
-	size_t n = 0;
-	int r = maps ? ckpt_areas(p, 1, SIZE_MAX, &spans, &n) :
-		       ckpt_fail(-errno, "/proc/self/maps: %s", strerror(errno));
-
-	while (!r && fgets(line, sizeof(line), maps))
-		if (sscanf(line, "%lx-%lx %4s", &begin, &end, mode) == 3 && mode[3] == 's' &&
-		    is_in(spans, n, begin, end))
-			r = ckpt_fail(
-				-EOPNOTSUPP,
-				"registered memory at %lx is shared with other processes, and "
-				"a forked child sees their changes: use SHEAF_CKPT_ASYNC "
-				"without SHEAF_CKPT_FORK",
-				begin);
-	if (!r && ferror(maps))
-		r = ckpt_fail(-EIO, "/proc/self/maps cannot be read");
-	if (maps)
-		fclose(maps);
-	free(spans);
-	return r;
-}
-
 /* ---- the child ---- */
 
 static void close_files(void)
@@ -138,7 +100,9 @@ int ckpt_child_start(struct sheaf_ckpt *c, const struct ckpt_plan *p, const stru
 {
 	struct ckpt_child *v = calloc(1, sizeof(*v));
 	pid_t parent = getpid();
-	int r = v ? check_shared(&c->pieces) : ckpt_fail(-ENOMEM, "out of memory");
+	int r = v ? ckpt_check_private(&c->pieces, "a forked child sees their changes: leave "
+						   "SHEAF_CKPT_FORK away") :
+		    ckpt_fail(-ENOMEM, "out of memory");
 
 	*out = NULL;
 	if (!v)

@@ -51,7 +51,7 @@ struct ckpt_pieces {
 int ckpt_pieces_add(struct ckpt_pieces *p, const char *name, void *mem,
 		    const struct sheaf_type *type, uint64_t count, const struct sheaf_type *where);
 void ckpt_pieces_free(struct ckpt_pieces *p);
-uint64_t ckpt_pieces_digest(const struct ckpt_pieces *p); /* of the names */
+uint64_t ckpt_pieces_digest(const struct ckpt_pieces *p); /* of names and global sizes */
 /* The memory of at most `len` bytes of the stream from `at` on: sets *n entries of at most max, and
  * returns how many bytes they are; or -errno. -EINVAL: the stream ends before. */
 ssize_t ckpt_stream_memory(const struct ckpt_pieces *p, uint64_t at, uint64_t len,
@@ -70,6 +70,8 @@ struct ckpt_span {
 };
 int ckpt_areas(const struct ckpt_pieces *p, uintptr_t page, size_t most, struct ckpt_span **out,
 	       size_t *n);
+/* -EOPNOTSUPP, explained with `advice`: registered memory is in a shared mapping. */
+int ckpt_check_private(const struct ckpt_pieces *p, const char *advice);
 
 /* ---- ckpt_table.c: what is in the image of a process ---- */
 
@@ -88,7 +90,7 @@ struct ckpt_table {
 	size_t n_sums;
 };
 size_t ckpt_sums_of(uint64_t data);
-/* The length of the encoded table with so many runs and bytes of data. */
+/* The length of the encoded table, from its number of runs and bytes of data. */
 size_t ckpt_table_room(const struct ckpt_pieces *p, size_t n_runs, uint64_t data);
 int ckpt_table_encode(const struct ckpt_table *t, void **out, size_t *len);
 int ckpt_table_decode(const void *buf, size_t len, struct ckpt_table *t); /* -EUCLEAN */
@@ -115,6 +117,12 @@ void ckpt_manifest_free(struct ckpt_manifest *m);
 
 /* ---- ckpt_store.c: the directory of a job ---- */
 
+/* Is this error a property of the checkpoint, and not of the moment? */
+static inline bool ckpt_is_damage(int r)
+{
+	return r == -ENOENT || r == -EUCLEAN;
+}
+
 struct ckpt_store {
 	struct sheaf *fs;
 	char job[CKPT_JOB_MAX];
@@ -135,7 +143,14 @@ int ckpt_write_file(struct sheaf *fs, const char *path, const void *text, size_t
 int ckpt_store_manifest(const struct ckpt_store *s, uint64_t number, struct ckpt_manifest *m);
 int ckpt_store_commit(const struct ckpt_store *s, const struct ckpt_manifest *m);
 int ckpt_store_drop(const struct ckpt_store *s, uint64_t number); /* with all its files */
-/* Can the manifests of this one and of all that it depends on be read? 0: nothing to ask. */
+/* Numbers are never used twice, even after their checkpoints were removed. Returns the next free
+ * one; numbers: of all, the newest first. */
+uint64_t ckpt_store_next(const struct ckpt_store *s, const uint64_t *numbers, int n);
+int ckpt_store_reserve(const struct ckpt_store *s, uint64_t number); /* 0 or -errno */
+/* Removes what killed runs left: those above the newest complete one that have no manifest. The
+ * caller holds the lock of the job. */
+int ckpt_store_sweep(const struct ckpt_store *s, const uint64_t *numbers, int n);
+/* Can the manifests of this one and of all that it depends on be read? Number 0: yes. */
 int ckpt_store_chain(const struct ckpt_store *s, uint64_t number);
 /* What pruning knows of one checkpoint. */
 struct ckpt_known {
@@ -211,15 +226,18 @@ void ckpt_track_end(struct ckpt_track *t, bool keeps);
 void ckpt_track_cost(const struct ckpt_track *t, struct sheaf_ckpt_cost *cost);
 
 /* ckpt_uffd.c: a descriptor of userfaultfd(2) that protects pages, also those without contents if
- * `unpopulated`; -1: the kernel has or permits none. */
-int ckpt_uffd_open(bool unpopulated);
+ * `unpopulated`; -1: the kernel has or permits none. is_user_only: without rights, so system calls
+ * that write there fail, as with mprotect. */
+int ckpt_uffd_open(bool unpopulated, bool *is_user_only);
 
 /* ---- a running job ---- */
 
 struct ckpt_trigger {
 	int seen_now, seen_end; /* signals of this kind that were answered */
 	bool is_warned, is_ending; /* all processes: signal_end has come; its checkpoint is taken */
-	bool is_deferred; /* a request waits for the end of the last checkpoint, or has failed */
+	/* a later poll takes the request again: the last checkpoint was still being written, or the
+	 * one that it caused failed */
+	bool is_deferred;
 	uint64_t again; /* process 0: a deferred request is answered from then on */
 	uint64_t last; /* process 0: when the last checkpoint was taken */
 	uint64_t asked; /* process 0: when the request file was looked for */

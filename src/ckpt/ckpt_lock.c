@@ -8,30 +8,56 @@
 #include "ckpt/ckpt_impl.h"
 
 #define HOST 256
+#define TEXT (HOST + 64) /* bytes of the file, always: the former text goes without a truncate */
 
 static int try_lock(struct sheaf_ckpt *c)
 {
-	/* not another job of this connection */
+	/* the owner is this job, so that a second job of the same connection conflicts, too */
 	const struct sheaf_lock l = { .size = sizeof(l), .type = F_WRLCK, .owner = (uintptr_t)c };
 
 	return sheaf_lock(c->lock, &l, 0);
 }
 
-/* Who holds it: host and process. false: not known */
-static bool holder(struct sheaf_ckpt *c, char host[HOST], int *pid)
-{
-	char text[HOST + 32] = "";
-	ssize_t n = sheaf_pread(c->lock, text, sizeof(text) - 1, 0);
+/* The process that holds the lock. */
+struct holder {
+	char host[HOST];
+	int pid;
+	unsigned long long started; /* tells it from a later process of this number */
+};
 
-	return n > 0 && sscanf(text, "%255s %d", host, pid) == 2;
+/* When a process of this host started, in ticks; 0: there is none. */
+static unsigned long long start_of(int pid)
+{
+	unsigned long long started = 0;
+	char path[32], text[1024] = "", *end;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	f = fopen(path, "re");
+	if (f && fread(text, 1, sizeof(text) - 1, f) && (end = strrchr(text, ')')))
+		sscanf(end,
+		       ") %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
+		       "%*s %*s %llu",
+		       &started);
+	if (f)
+		fclose(f);
+	return started;
 }
 
-static bool has_died(const char *host, int pid)
+static bool find_holder(struct sheaf_ckpt *c, struct holder *h)
+{
+	char text[TEXT + 1] = "";
+	ssize_t n = sheaf_pread(c->lock, text, sizeof(text) - 1, 0);
+
+	return n > 0 && sscanf(text, "%255s %d %llu", h->host, &h->pid, &h->started) == 3;
+}
+
+static bool lives_here(const struct holder *h)
 {
 	char here[HOST] = "";
 
 	gethostname(here, sizeof(here) - 1);
-	return strcmp(host, here) == 0 && kill(pid, 0) && errno == ESRCH;
+	return strcmp(h->host, here) == 0 && start_of(h->pid) == h->started;
 }
 
 /* The servers keep the lock of a process that died for their lease; a job that is restarted waits
@@ -39,21 +65,18 @@ static bool has_died(const char *host, int pid)
 static int wait_for_lock(struct sheaf_ckpt *c)
 {
 	uint64_t end = time_now() + c->o.timeout_ms * NSEC_PER_MSEC;
-	char host[HOST] = "?", here[HOST] = "";
+	struct holder h = { .host = "?" };
 	bool told = false;
-	int r, pid = 0;
+	int r;
 
-	gethostname(here, sizeof(here) - 1);
 	while ((r = try_lock(c)) == -EAGAIN && time_now() < end) {
-		bool known = holder(c, host, &pid);
-
-		if (known && strcmp(host, here) == 0 && !has_died(host, pid))
+		if (find_holder(c, &h) && lives_here(&h))
 			break;
 		if (!told)
 			ckpt_say(c,
 				 "waiting for the servers to drop the lock of process %d of "
 				 "host %s, which may have died",
-				 pid, host);
+				 h.pid, h.host);
 		told = true;
 		usleep(100000);
 	}
@@ -62,7 +85,7 @@ static int wait_for_lock(struct sheaf_ckpt *c)
 			-EBUSY,
 			"a job '%s' is running: process %d of host %s; end it, or give this "
 			"job another name",
-			c->store.job, pid, host);
+			c->store.job, h.pid, h.host);
 	return r ? ckpt_fail(r, "the lock of job '%s': %s", c->store.job, sheaf_strerror(r)) : 0;
 }
 
@@ -113,7 +136,7 @@ static int check_owner(struct sheaf_ckpt *c)
 
 int ckpt_lock(struct sheaf_ckpt *c)
 {
-	char path[CKPT_PATH], text[HOST + 32], host[HOST] = "?";
+	char path[CKPT_PATH], text[TEXT + 1], host[HOST] = "?";
 	ssize_t put;
 	int r = make_dirs(c);
 
@@ -131,9 +154,10 @@ int ckpt_lock(struct sheaf_ckpt *c)
 	if (r)
 		return r;
 	gethostname(host, sizeof(host) - 1);
-	/* always as long, so that the former text goes without a truncate */
-	snprintf(text, sizeof(text), "%s %-*d\n", host, (int)(sizeof(text) - strlen(host) - 3),
-		 (int)getpid());
+	snprintf(text, sizeof(text), "%s %d %llu", host, (int)getpid(), start_of(getpid()));
+	memset(text + strlen(text), ' ', TEXT - strlen(text));
+	text[TEXT - 1] = '\n';
+	text[TEXT] = '\0';
 	put = sheaf_pwrite(c->lock, text, strlen(text), 0);
 	return put < 0 ? ckpt_fail((int)put, "%s: %s", path, sheaf_strerror((int)put)) : 0;
 }

@@ -22,7 +22,7 @@ static int check_comm(const struct sheaf_ckpt_comm *comm)
 	return ckpt_fail(-EINVAL, "struct sheaf_ckpt_comm is not filled in");
 }
 
-/* Process 0: the numbers of former runs are not used again. */
+/* Process 0, which holds the lock: removes what killed runs left, and chooses the next number. */
 static int find_next(struct sheaf_ckpt *c)
 {
 	uint64_t *numbers;
@@ -31,7 +31,9 @@ static int find_next(struct sheaf_ckpt *c)
 
 	if (n < 0)
 		return n;
-	c->next = n ? numbers[0] + 1 : 1;
+	c->next = ckpt_store_next(&c->store, numbers, n);
+	if (ckpt_store_sweep(&c->store, numbers, n))
+		ckpt_say(c, "an incomplete checkpoint could not be removed: %s", sheaf_ckpt_why());
 	for (int i = 0; i < n && !found; i++) {
 		struct ckpt_manifest m;
 
@@ -107,7 +109,7 @@ int sheaf_ckpt_close(struct sheaf_ckpt *c)
 
 	if (!c)
 		return 0;
-	if (c->is_pending) /* else there is no result, nor a later call to agree with */
+	if (c->is_pending) /* otherwise the other processes do not wait here either */
 		r = sheaf_ckpt_wait(c);
 	job_free(c);
 	return r;

@@ -232,7 +232,7 @@ uint64_t ckpt_pieces_digest(const struct ckpt_pieces *p)
 	uint64_t h = p->n;
 
 	for (size_t i = 0; i < p->n; i++)
-		h = hash_bytes(p->v[i].name, strlen(p->v[i].name), h + !!p->v[i].global);
+		h = hash_bytes(p->v[i].name, strlen(p->v[i].name), h + p->v[i].global);
 	return h;
 }
 

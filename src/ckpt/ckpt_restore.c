@@ -58,12 +58,6 @@ static int collect(const struct ckpt_store *s, uint64_t number, char **text, siz
 	return r;
 }
 
-/* Is this error a property of the checkpoint, and not of the moment? */
-static bool is_damage(int r)
-{
-	return r == -EUCLEAN || r == -ENOENT;
-}
-
 /* The text of the next checkpoint to try; -ENOENT: there is none. n below 0: nothing is known. */
 static int offer(struct sheaf_ckpt *c, const uint64_t *numbers, int n, int *at, char **text,
 		 size_t *len)
@@ -126,8 +120,8 @@ static int agree(struct sheaf_ckpt *c, int status, bool read)
 	r = ckpt_up(&c->x, &mine, sizeof(mine), a, ms);
 	for (int i = 0; a && !r && i < c->x.comm.n; i++) {
 		/* what ends the restore outweighs what skips a checkpoint */
-		bool worse = a[i].status < 0 && (all.status >= 0 || (is_damage(all.status) &&
-								     !is_damage(a[i].status)));
+		bool worse = a[i].status < 0 && (all.status >= 0 || (ckpt_is_damage(all.status) &&
+								     !ckpt_is_damage(a[i].status)));
 
 		if (worse)
 			snprintf(all.why, sizeof(all.why), "process %d: %s", i, a[i].why);
@@ -228,7 +222,9 @@ static int round_of(struct sheaf_ckpt *c, const uint64_t *numbers, int n, int *a
 		a.status = offer(c, numbers, n, at, &text, &len);
 		snprintf(a.why, sizeof(a.why), "%s", a.status ? sheaf_ckpt_why() : "");
 	}
-	r = ckpt_down(&c->x, &a, sizeof(a), false, (int)c->o.timeout_ms);
+	/* process 0 may first have to wait for the images of the last checkpoint */
+	r = ckpt_down(&c->x, &a, sizeof(a), false,
+		      c->o.flags & SHEAF_CKPT_ASYNC ? ckpt_long_ms(c) : (int)c->o.timeout_ms);
 	if (!r && a.status)
 		r = ckpt_fail(a.status, "%s", a.why);
 	if (!r)
@@ -244,7 +240,7 @@ static int round_of(struct sheaf_ckpt *c, const uint64_t *numbers, int n, int *a
 		*number = chain.m[chain.n - 1].number;
 	r = restore_one(c, &chain, r, touched);
 	chain_free(&chain);
-	if (!is_damage(r))
+	if (!ckpt_is_damage(r))
 		return r;
 	if (!c->x.comm.rank)
 		ckpt_say(c, "checkpoint %" PRIu64 " is damaged and is skipped: %s", numbers[*at],

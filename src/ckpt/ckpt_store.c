@@ -11,6 +11,7 @@
 #define MANIFEST_MOST (512 * MIB)
 #define TRIES 3
 #define KEEP "user.sheaf.ckpt.keep"
+#define NEXT "user.sheaf.ckpt.next"
 
 int ckpt_store_init(struct ckpt_store *s, struct sheaf *fs, const char *dir, const char *job)
 {
@@ -229,18 +230,55 @@ int ckpt_store_drop(const struct ckpt_store *s, uint64_t number)
 	return r && r != -ENOENT ? ckpt_fail(r, "%s: %s", dir, sheaf_strerror(r)) : 0;
 }
 
-uint32_t ckpt_store_kept(const struct ckpt_store *s)
+/* A number that is kept with the job; 0: not set, or not readable now. */
+static uint64_t kept_number(const struct ckpt_store *s, const char *name)
 {
-	char text[16] = "";
-	ssize_t n = sheaf_getxattr(s->fs, s->path, KEEP, text, sizeof(text) - 1);
+	char text[24] = "";
+	ssize_t n = sheaf_getxattr(s->fs, s->path, name, text, sizeof(text) - 1);
 
-	return n > 0 ? (uint32_t)strtoul(text, NULL, 10) : 0;
+	return n > 0 ? strtoull(text, NULL, 10) : 0;
 }
 
-/* Is this error a property of the checkpoint, and not of the moment? */
-static bool is_incomplete(int r)
+static int keep_number(const struct ckpt_store *s, const char *name, uint64_t number)
 {
-	return r == -ENOENT || r == -EUCLEAN;
+	char text[24];
+	int r;
+
+	snprintf(text, sizeof(text), "%" PRIu64, number);
+	r = sheaf_setxattr(s->fs, s->path, name, text, strlen(text), 0);
+	return r ? ckpt_fail(r, "%s: %s", s->path, sheaf_strerror(r)) : 0;
+}
+
+uint32_t ckpt_store_kept(const struct ckpt_store *s)
+{
+	return (uint32_t)kept_number(s, KEEP);
+}
+
+uint64_t ckpt_store_next(const struct ckpt_store *s, const uint64_t *numbers, int n)
+{
+	uint64_t next = kept_number(s, NEXT);
+
+	return MAX(next, n ? numbers[0] + 1 : 1);
+}
+
+int ckpt_store_reserve(const struct ckpt_store *s, uint64_t number)
+{
+	return keep_number(s, NEXT, number + 1);
+}
+
+int ckpt_store_sweep(const struct ckpt_store *s, const uint64_t *numbers, int n)
+{
+	int r = -ENOENT;
+
+	for (int i = 0; i < n && (r == -ENOENT || r == -EUCLEAN); i++) {
+		struct ckpt_manifest m;
+
+		r = ckpt_store_manifest(s, numbers[i], &m);
+		ckpt_manifest_free(&m);
+		if (r == -ENOENT && ckpt_store_drop(s, numbers[i]))
+			return -EIO;
+	}
+	return 0;
 }
 
 int ckpt_store_chain(const struct ckpt_store *s, uint64_t number)
@@ -298,7 +336,7 @@ static int know(const struct ckpt_store *s, const uint64_t *numbers, int n, stru
 					    .since = m.since,
 					    .is_complete = !r };
 		ckpt_manifest_free(&m);
-		if (r && !is_incomplete(r))
+		if (r && !ckpt_is_damage(r))
 			return r;
 	}
 	return 0;
@@ -480,6 +518,30 @@ int sheaf_ckpt_verify(struct sheaf *fs, const char *dir, const char *job, uint64
 	return r;
 }
 
+/* Is a job of this name running? An incomplete checkpoint is then one that it writes. */
+static int check_idle(const struct ckpt_store *s, uint64_t number)
+{
+	struct sheaf_lock l = { .size = sizeof(l), .type = F_RDLCK };
+	char path[CKPT_PATH];
+	struct sheaf_file *f;
+	int r;
+
+	snprintf(path, sizeof(path), "%s/lock", s->path);
+	r = sheaf_open(s->fs, path, O_RDONLY, 0, NULL, &f);
+	if (r)
+		return r == -ENOENT ? 0 : ckpt_fail(r, "%s: %s", path, sheaf_strerror(r));
+	r = sheaf_lock_test(f, &l);
+	sheaf_close(f);
+	if (r)
+		return ckpt_fail(r, "%s: %s", path, sheaf_strerror(r));
+	return l.type == F_UNLCK ? 0 :
+				   ckpt_fail(-EBUSY,
+					     "checkpoint %" PRIu64
+					     " is incomplete and job '%s' runs: it may be "
+					     "writing it",
+					     number, s->job);
+}
+
 int sheaf_ckpt_remove(struct sheaf *fs, const char *dir, const char *job, uint64_t number)
 {
 	bool found = false, needed = false;
@@ -494,13 +556,17 @@ int sheaf_ckpt_remove(struct sheaf *fs, const char *dir, const char *job, uint64
 	for (int i = 0; !r && i < n; i++) {
 		struct ckpt_manifest m;
 
-		found = found || numbers[i] == number;
-		if (numbers[i] <= number)
+		if (numbers[i] < number)
 			continue;
 		r = ckpt_store_manifest(&s, numbers[i], &m);
-		needed = needed || (!r && m.since == number);
+		if (numbers[i] > number)
+			needed = needed || (!r && m.since == number);
+		else
+			found = true;
 		ckpt_manifest_free(&m);
-		r = is_incomplete(r) ? 0 : r;
+		if (r == -ENOENT && numbers[i] == number)
+			r = check_idle(&s, number);
+		r = ckpt_is_damage(r) ? 0 : r;
 	}
 	free(numbers);
 	if (r)
@@ -518,7 +584,6 @@ int sheaf_ckpt_remove(struct sheaf *fs, const char *dir, const char *job, uint64
 int sheaf_ckpt_keep(struct sheaf *fs, const char *dir, const char *job, uint32_t keep)
 {
 	struct ckpt_store s;
-	char text[16];
 	int r = ckpt_store_init(&s, fs, dir, job);
 
 	if (r)
@@ -527,11 +592,8 @@ int sheaf_ckpt_keep(struct sheaf *fs, const char *dir, const char *job, uint32_t
 		r = sheaf_removexattr(fs, s.path, KEEP);
 		return r && r != -ENODATA ? ckpt_fail(r, "%s: %s", s.path, sheaf_strerror(r)) : 0;
 	}
-	snprintf(text, sizeof(text), "%u", keep);
-	r = sheaf_setxattr(fs, s.path, KEEP, text, strlen(text), 0);
-	if (r)
-		return ckpt_fail(r, "%s: %s", s.path, sheaf_strerror(r));
-	return ckpt_store_prune(&s, keep);
+	r = keep_number(&s, KEEP, keep);
+	return r ? r : ckpt_store_prune(&s, keep);
 }
 
 int sheaf_ckpt_now(struct sheaf *fs, const char *dir, const char *job)

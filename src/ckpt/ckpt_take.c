@@ -22,15 +22,14 @@ struct arrival {
 
 /* ---- the image ---- */
 
-static int write_table(struct sheaf_ckpt *c, struct sheaf_file *f, const struct ckpt_plan *p,
-		       struct ckpt_table *t, struct ckpt_image *out)
+static int write_table(struct sheaf_file *f, const struct ckpt_plan *p, struct ckpt_table *t,
+		       struct ckpt_image *out)
 {
 	size_t len;
 	ssize_t put;
 	void *buf;
 	int r = ckpt_table_encode(t, &buf, &len);
 
-	(void)c;
 	if (r)
 		return r;
 	put = sheaf_pwrite(f, buf, len, (off_t)(p->base + t->data));
@@ -60,7 +59,7 @@ static int write_once(struct sheaf_ckpt *c, const char *path, const struct ckpt_
 		r = ckpt_image_write(f, p->base, &c->pieces, t->runs, t->n_runs,
 				     c->o.flags & SHEAF_CKPT_FORK ? c->o.rate : 0, t->sums);
 	if (!r)
-		r = write_table(c, f, p, t, out);
+		r = write_table(f, p, t, out);
 	if (!r) {
 		r = sheaf_fsync(f);
 		if (r)
@@ -112,7 +111,8 @@ static int any_failed(const struct arrival *a, int n)
 			return ckpt_fail(
 				-EINVAL,
 				"process %d registered other pieces than process 0: all register "
-				"the same names in the same order",
+				"the same names in the same order, with global arrays of the same "
+				"sizes",
 				i);
 	}
 	return 0;
@@ -133,6 +133,9 @@ static int make_place(struct sheaf_ckpt *c, struct ckpt_plan *p)
 
 	for (;;) {
 		p->number = c->next++;
+		r = ckpt_store_reserve(&c->store, p->number);
+		if (r)
+			return r;
 		ckpt_store_path(&c->store, p->number, "", path);
 		r = sheaf_mkdir(c->fs, path, 0700);
 		if (r != -EEXIST)
@@ -266,13 +269,16 @@ int ckpt_finish(struct sheaf_ckpt *c, const struct ckpt_plan *p, const struct ck
 static int meet(struct sheaf_ckpt *c, const struct arrival *mine, struct ckpt_plan *p)
 {
 	int n = c->x.comm.n, ms = (int)c->o.timeout_ms, r;
+	/* process 0 may first have to wait for the images of the last checkpoint */
+	bool may_be_late = (c->o.flags & SHEAF_CKPT_ASYNC) && !(c->o.flags & SHEAF_CKPT_REFUSE);
 	struct ckpt_plan *plans;
 	struct arrival *all;
 
 	if (c->x.comm.rank) {
 		r = ckpt_up(&c->x, mine, sizeof(*mine), NULL, ms);
 		if (!r)
-			r = ckpt_down(&c->x, p, sizeof(*p), true, ms);
+			r = ckpt_down(&c->x, p, sizeof(*p), true,
+				      may_be_late ? ckpt_long_ms(c) : ms);
 	} else {
 		all = calloc((size_t)n, sizeof(*all));
 		plans = calloc((size_t)n, sizeof(*plans));

@@ -9,6 +9,7 @@
  *
  * Threads: the program's own fault at any time; one thread reads the snapshot. A unit (some pages)
  * is changed by the thread that has set BUSY. The signal handler calls only what a handler may.
+ * Buffers: what serves a fault is in mappings of its own, never in a page that may be protected.
  * Errors: -errno, explained; none of them leaves memory protected. */
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
@@ -28,6 +29,7 @@
 
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22
+#define MADV_POPULATE_WRITE 23
 #endif
 
 #define NEED 1 /* the old contents are in place, and the checkpoint has not read all of them */
@@ -51,13 +53,14 @@ struct ckpt_track {
 	const struct ckpt_pieces *p;
 	bool by_mprotect, fine;
 	size_t mprotect_bytes; /* of the areas */
+	bool is_user_only; /* userfaultfd does not serve faults of system calls */
 	int fd, stop; /* userfaultfd; event that ends its thread */
 	pthread_t thread;
 	bool has_thread, may_protect;
 	/* an area was unprotected as a whole: its changes and its old contents are not known */
 	atomic_bool is_lost;
 	struct area *areas; /* ascending, disjoint */
-	size_t n_areas, n_units, unit_bytes;
+	size_t n_areas, n_units, unit_bytes, page;
 	_Atomic uint8_t *state; /* of each unit */
 	uint32_t *slot; /* in the pool, of copied ones */
 	uint32_t *bytes; /* of pieces in the unit */
@@ -73,11 +76,29 @@ struct ckpt_track {
 	size_t reserve; /* this many of the unused ones are beyond the bound */
 	atomic_flag pool_lock;
 	atomic_ullong copied, waits, progress;
+	/* 1 + the progress at which a writer gave up waiting; others do not wait again before there is more */
+	atomic_ullong stuck_at;
 };
 
 static _Atomic(struct ckpt_track *) trackers[JOBS_MOST]; /* by mprotect */
+static atomic_int handlers; /* threads in take_fault() */
 static pthread_mutex_t registering = PTHREAD_MUTEX_INITIALIZER;
 static struct sigaction before;
+
+/* Memory that shares no page with the program's, filled with zeros; NULL: there is none. */
+static void *own_alloc(size_t bytes)
+{
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+static void own_free(void *p, size_t bytes)
+{
+	if (p)
+		munmap(p, bytes);
+}
 
 /* ---- units ---- */
 
@@ -161,6 +182,8 @@ static void pool_put(struct ckpt_track *t, uint32_t slot)
 {
 	pool_enter(t);
 	t->unused[t->n_unused++] = slot;
+	if (t->n_unused == t->n_slots)
+		t->reserve = t->n_slots / 2;
 	atomic_flag_clear(&t->pool_lock);
 }
 
@@ -207,7 +230,12 @@ static bool written(struct ckpt_track *t, size_t u, const char *at)
 			/* the checkpoint may be waiting for this very thread */
 			bool stuck = since && time_now() - since > STUCK_NS;
 
-			if (!pool_get(t, stuck, &slot)) {
+			if (stuck)
+				atomic_store(&t->stuck_at, seen + 1);
+			if (!pool_get(t,
+				      stuck || atomic_load(&t->stuck_at) ==
+						       atomic_load(&t->progress) + 1,
+				      &slot)) {
 				unit_unlock(t, u, s);
 				atomic_fetch_add(&t->waits, !waited);
 				waited = true;
@@ -220,7 +248,7 @@ static bool written(struct ckpt_track *t, size_t u, const char *at)
 			memcpy(t->pool + (size_t)slot * t->unit_bytes, place, len);
 			t->slot[u] = slot;
 			s = (uint8_t)((s & ~NEED) | COPIED);
-			atomic_fetch_add(&t->copied, 1);
+			atomic_fetch_add(&t->copied, len / t->page);
 		}
 		is_free = unprotect(t, place, len);
 		unit_unlock(t, u, (uint8_t)(s | DIRTY));
@@ -274,10 +302,10 @@ static int start_uffd(struct ckpt_track *t)
 	bool populate = false;
 	int r;
 
-	t->fd = ckpt_uffd_open(true);
+	t->fd = ckpt_uffd_open(true, &t->is_user_only);
 	if (t->fd < 0) {
 		populate = true;
-		t->fd = ckpt_uffd_open(false);
+		t->fd = ckpt_uffd_open(false, &t->is_user_only);
 	}
 	if (t->fd < 0)
 		return -EOPNOTSUPP;
@@ -286,9 +314,12 @@ static int start_uffd(struct ckpt_track *t)
 	if (!r)
 		r = t->stop < 0 ? -errno : ckpt_thread_start(&t->thread, serve_faults, t);
 	t->has_thread = !r;
-	if (r)
-		close(t->fd); /* unregisters */
-	t->fd = r ? -1 : t->fd;
+	if (!r)
+		return 0;
+	close(t->fd); /* unregisters */
+	if (t->stop >= 0)
+		close(t->stop);
+	t->fd = t->stop = -1;
 	return r;
 }
 
@@ -296,25 +327,37 @@ static int start_uffd(struct ckpt_track *t)
 
 static bool take_fault(char *at)
 {
-	int saved = errno;
+	bool done = false, found = false;
 
-	for (int i = 0; i < JOBS_MOST; i++) {
+	atomic_fetch_add(&handlers, 1); /* ckpt_track_free() waits for this one */
+	for (int i = 0; i < JOBS_MOST && !found; i++) {
 		struct ckpt_track *t = atomic_load(&trackers[i]);
 		size_t u = t ? unit_of(t, at) : SIZE_MAX;
 
-		if (u != SIZE_MAX && t->areas[area_from(t, at)].by_mprotect) {
-			bool done = written(t, u, at);
-
-			errno = saved;
-			return done;
-		}
+		found = u != SIZE_MAX && t->areas[area_from(t, at)].by_mprotect;
+		done = found && written(t, u, at);
 	}
-	return false;
+	atomic_fetch_sub(&handlers, 1);
+	return done;
+}
+
+/* Has the page been unprotected since the fault, by the end of its tracker? The call writes
+ * nothing; Linux before 5.14 has none. */
+static bool is_writable(const char *at)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+
+	return madvise((void *)((uintptr_t)at & ~(page - 1)), page, MADV_POPULATE_WRITE) == 0;
 }
 
 static void on_fault(int sig, siginfo_t *info, void *context)
 {
-	if (info->si_code == SEGV_ACCERR && take_fault(info->si_addr))
+	int saved = errno;
+	bool is_served = info->si_code == SEGV_ACCERR &&
+			 (take_fault(info->si_addr) || is_writable(info->si_addr));
+
+	errno = saved;
+	if (is_served)
 		return;
 	pthread_sigmask(SIG_SETMASK, &((ucontext_t *)context)->uc_sigmask, NULL);
 	if (before.sa_flags & SA_SIGINFO) {
@@ -328,7 +371,8 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 	}
 }
 
-/* Another handler that writes to the page whose unit is BUSY would wait for ever. */
+/* Blocks all other signals while on_fault() runs: a handler that interrupts it and writes to the
+ * same page would wait for the unit that this thread itself holds. */
 static void install(void)
 {
 	struct sigaction a = { .sa_sigaction = on_fault,
@@ -395,7 +439,7 @@ static int start_mprotect(struct ckpt_track *t)
  * where there are too many, the bytes of the shortest are copied when a checkpoint begins. */
 static int find_areas(struct ckpt_track *t)
 {
-	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	uintptr_t page = t->page;
 	struct ckpt_span *spans;
 	size_t pages = 0;
 	int r = ckpt_areas(t->p, page, MAPS_MOST, &spans, &t->n_areas);
@@ -529,13 +573,10 @@ static int make_pool(struct ckpt_track *t, uint64_t bound)
 	n = MIN(MAX(n, 16U), UINT32_MAX / 4);
 	t->n_slots = 2 * n;
 	t->reserve = n;
-	t->unused = malloc(t->n_slots * sizeof(*t->unused));
-	t->pool = mmap(NULL, t->n_slots * t->unit_bytes, PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (!t->unused || t->pool == MAP_FAILED) {
-		t->pool = NULL;
+	t->unused = own_alloc(t->n_slots * sizeof(*t->unused));
+	t->pool = own_alloc(t->n_slots * t->unit_bytes);
+	if (!t->unused || !t->pool)
 		return ckpt_fail(-ENOMEM, "out of memory");
-	}
 	for (size_t i = 0; i < t->n_slots; i++)
 		t->unused[t->n_unused++] = (uint32_t)(t->n_slots - 1 - i);
 	return 0;
@@ -548,10 +589,10 @@ static int prepare(struct ckpt_track *t, uint64_t bound)
 
 	if (r)
 		return r;
-	t->state = calloc(t->n_units + 1, sizeof(*t->state));
-	t->slot = calloc(t->n_units + 1, sizeof(*t->slot));
+	t->state = own_alloc((t->n_units + 1) * sizeof(*t->state));
+	t->slot = own_alloc((t->n_units + 1) * sizeof(*t->slot));
+	t->left = own_alloc((t->n_units + 1) * sizeof(*t->left));
 	t->bytes = calloc(t->n_units + 1, sizeof(*t->bytes));
-	t->left = calloc(t->n_units + 1, sizeof(*t->left));
 	if (!t->state || !t->slot || !t->bytes || !t->left)
 		return ckpt_fail(-ENOMEM, "out of memory");
 	r = each_part(t, 0, t->p->bytes, count_bytes, t);
@@ -570,18 +611,17 @@ static int prepare(struct ckpt_track *t, uint64_t bound)
 
 static void unprepare(struct ckpt_track *t)
 {
-	if (t->pool)
-		munmap(t->pool, t->n_slots * t->unit_bytes);
+	own_free(t->pool, t->n_slots * t->unit_bytes);
+	own_free(t->unused, t->n_slots * sizeof(*t->unused));
+	own_free(t->state, (t->n_units + 1) * sizeof(*t->state));
+	own_free(t->slot, (t->n_units + 1) * sizeof(*t->slot));
+	own_free(t->left, (t->n_units + 1) * sizeof(*t->left));
 	free(t->areas);
-	free(t->state);
-	free(t->slot);
 	free(t->bytes);
-	free(t->left);
 	free(t->eager);
 	free(t->eager_before);
 	free(t->eager_copy);
-	free(t->unused);
-	free(t);
+	own_free(t, sizeof(*t));
 }
 
 static void unprotect_all(struct ckpt_track *t)
@@ -605,6 +645,8 @@ void ckpt_track_free(struct ckpt_track *t)
 		atomic_compare_exchange_strong(&trackers[i], &this, NULL);
 	}
 	pthread_mutex_unlock(&registering);
+	while (atomic_load(&handlers)) /* one of them may use t */
+		sched_yield();
 	if (t->has_thread) {
 		/* a fault that is being served ends first */
 		if (write(t->stop, &one, sizeof(one)) == (ssize_t)sizeof(one))
@@ -618,12 +660,13 @@ void ckpt_track_free(struct ckpt_track *t)
 static int new_one(const struct ckpt_pieces *p, uint64_t bound, bool fine, bool by_mprotect,
 		   struct ckpt_track **out)
 {
-	struct ckpt_track *t = calloc(1, sizeof(*t));
+	struct ckpt_track *t = own_alloc(sizeof(*t));
 	int r;
 
 	if (!t)
 		return ckpt_fail(-ENOMEM, "out of memory");
 	t->p = p;
+	t->page = (size_t)sysconf(_SC_PAGESIZE);
 	t->fd = t->stop = -1;
 	t->by_mprotect = by_mprotect;
 	t->fine = fine;
@@ -650,9 +693,13 @@ static int new_one(const struct ckpt_pieces *p, uint64_t bound, bool fine, bool 
 int ckpt_track_new(const struct ckpt_pieces *p, uint64_t bound, bool fine, bool by_mprotect,
 		   struct ckpt_track **out)
 {
+	int r = ckpt_check_private(
+		p, "changes by other processes cannot be seen: leave SHEAF_CKPT_ASYNC and "
+		   "SHEAF_CKPT_INCREMENTAL away");
+
 	*out = NULL;
-	if (!by_mprotect && new_one(p, bound, fine, false, out) == 0)
-		return 0;
+	if (r || (!by_mprotect && new_one(p, bound, fine, false, out) == 0))
+		return r;
 	return new_one(p, bound, fine, true, out);
 }
 
@@ -674,6 +721,9 @@ int ckpt_track_begin(struct ckpt_track *t, bool all, bool copies)
 {
 	int r = 0;
 
+	atomic_store(&t->copied, 0);
+	atomic_store(&t->waits, 0);
+	atomic_store(&t->stuck_at, 0);
 	all = atomic_exchange(&t->is_lost, false) || all;
 	for (size_t u = 0; u < t->n_units; u++) {
 		uint8_t s = unit_lock(t, u);
@@ -793,4 +843,6 @@ void ckpt_track_cost(const struct ckpt_track *t, struct sheaf_ckpt_cost *cost)
 	cost->copied_pages = atomic_load(&t->copied);
 	cost->waits = atomic_load(&t->waits);
 	cost->mprotect_bytes = t->mprotect_bytes;
+	for (size_t i = 0; t->is_user_only && i < t->n_areas; i++)
+		cost->mprotect_bytes += t->areas[i].by_mprotect ? 0 : t->areas[i].bytes;
 }

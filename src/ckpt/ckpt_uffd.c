@@ -11,10 +11,11 @@
 #define UFFD_FEATURE_WP_UNPOPULATED (1 << 13)
 #endif
 
-static int open_uffd(void)
+static int open_uffd(bool *is_user_only)
 {
 	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK), dev;
 
+	*is_user_only = false;
 	if (fd >= 0)
 		return fd;
 	dev = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
@@ -22,17 +23,19 @@ static int open_uffd(void)
 		fd = ioctl(dev, _IO(0xAA, 0), O_CLOEXEC | O_NONBLOCK); /* USERFAULTFD_IOC_NEW */
 		close(dev);
 	}
-	/* without rights: system calls that write there fail, as with mprotect */
-	return fd >= 0 ? fd : (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | 1);
+	if (fd >= 0)
+		return fd;
+	*is_user_only = true;
+	return (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | 1); /* UFFD_USER_MODE_ONLY */
 }
 
 /* A descriptor is asked once for features, so the caller may need two. */
-int ckpt_uffd_open(bool unpopulated)
+int ckpt_uffd_open(bool unpopulated, bool *is_user_only)
 {
 	struct uffdio_api api = { .api = UFFD_API,
 				  .features = UFFD_FEATURE_PAGEFAULT_FLAG_WP |
 					      (unpopulated ? UFFD_FEATURE_WP_UNPOPULATED : 0) };
-	int fd = open_uffd();
+	int fd = open_uffd(is_user_only);
 
 	if (fd >= 0 && ioctl(fd, UFFDIO_API, &api)) {
 		close(fd);

@@ -41,6 +41,8 @@ int ckpt_thread_start(pthread_t *t, void *(*fn)(void *), void *arg)
 	int r;
 
 	sigfillset(&all);
+	sigdelset(&all, SIGSEGV); /* its handlers serve faults of this thread, too */
+	sigdelset(&all, SIGBUS);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	r = pthread_create(t, NULL, fn, arg);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);

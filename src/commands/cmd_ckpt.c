@@ -246,24 +246,27 @@ static int run_rm(struct cli *c, const struct target *t)
 	return CLI_OK;
 }
 
-/* The number of the newest complete one; 0: there is none. */
-static uint64_t newest_number(struct cli *c, const struct target *t)
+/* The number of the newest one, or of the newest complete one. 0, or -errno; -ENOENT: there is no
+ * such job yet. */
+static int newest_number(struct cli *c, const struct target *t, bool complete, uint64_t *number)
 {
 	struct sheaf_ckpt_info v[64];
 	int n = sheaf_ckpt_list(c->fs, t->dir, t->job, v, 64);
 
-	for (int i = 0; i < n && i < 64; i++)
-		if (v[i].complete)
-			return v[i].number;
-	return 0;
+	*number = 0;
+	for (int i = 0; i < n && i < 64 && !*number; i++)
+		if (v[i].complete || !complete)
+			*number = v[i].number;
+	return MIN(n, 0);
 }
 
 static int run_now(struct cli *c, const struct target *t)
 {
-	uint64_t before = newest_number(c, t), now, seconds = 0;
-	uint64_t end;
-	int r;
+	uint64_t before, now, seconds = 0, end;
+	int r = newest_number(c, t, false, &before); /* one under way began before the request */
 
+	if (r && r != -ENOENT)
+		return failed(c, r);
 	if (c->opt[OPT_WAIT] && cli_number(c->opt[OPT_WAIT], 1, 86400, &seconds))
 		return cli_usage(c, "'%s' is no number of seconds", c->opt[OPT_WAIT]);
 	end = time_now() + seconds * NSEC_PER_SEC;
@@ -273,7 +276,7 @@ static int run_now(struct cli *c, const struct target *t)
 		usleep(WAIT_MS * 1000);
 	if (r)
 		return failed(c, r);
-	while ((now = newest_number(c, t)) <= before && time_now() < end && !cli_signal)
+	while ((newest_number(c, t, true, &now), now <= before) && time_now() < end && !cli_signal)
 		usleep(WAIT_MS * 1000);
 	if (seconds && now <= before)
 		return cli_error(
@@ -369,7 +372,7 @@ const struct cli_command cmd_ckpt = {
 		     [OPT_WAIT] = { 0, "wait", "SECONDS", "now: until it is complete" },
 		     [OPT_JOB] = { 0, "job", "JOB", "run: its name (the command's)" },
 		     [OPT_INTERVAL] = { 0, "interval", "SECONDS", "run: a checkpoint that often" },
-		     [OPT_KEEP] = { 0, "keep", "N", "run: so many stay (2)" },
+		     [OPT_KEEP] = { 0, "keep", "N", "run: complete checkpoints that are kept (2)" },
 		     [OPT_RESTART] = { 0, "restart", NULL, "run: from the newest complete one" },
 		     [OPT_JSON] = { 0, "json", NULL, "for programs" } },
 	.more = "list: of one job or all; show: the pieces of a checkpoint; rm: removes one; verify: reads all of\n"

@@ -303,7 +303,7 @@ int apply_mkdir(struct apply *ap)
 	return put_new(ap, &dir, &n);
 }
 
-/* A device, a pipe or a socket: an inode without data. Or a file that nobody opens. */
+/* An inode without data and without an open: device, pipe, socket, or an empty file. */
 int apply_mknod(struct apply *ap)
 {
 	const struct wire_record *r = ap->rec;

@@ -127,7 +127,7 @@ struct web_guard {
 	bool is_loopback; /* the page's address; Host must name this host then */
 };
 
-/* Reads the token from a file that nobody else can read. 0, or -errno with a message in err. */
+/* Reads the token from a file that only its owner can read. 0, or -errno with a message in err. */
 int web_token_read(const char *path, char token[WEB_TOKEN_MAX + 1], char *err, size_t err_len);
 /* Is it the token? Takes as long whatever the answer; `given` may be NULL. */
 bool web_token_is(const struct web_guard *g, const char *given);
