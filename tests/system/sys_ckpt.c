@@ -1,6 +1,7 @@
 /* Checkpoints of jobs with one and several processes: what was taken comes back, also in another
  * number of processes; damaged ones are skipped; every mistake of a program has a clear message. */
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -395,6 +396,47 @@ static void a_name_is_for_one_job_at_a_time(void)
 	sheaf_disconnect(fs);
 }
 
+/* What a process that has died left in the lock file of "reused": this process has its number. */
+static struct sheaf_file *hold_lock(struct sheaf *fs)
+{
+	const struct sheaf_lock l = { .size = sizeof(l), .type = F_WRLCK, .owner = 1 };
+	char host[256] = "", text[320];
+	struct sheaf_file *f;
+	int n;
+
+	gethostname(host, sizeof(host) - 1);
+	n = snprintf(text, sizeof(text), "%s %d 1\n", host, (int)getpid());
+	CHECK_EQ(sheaf_open(fs, "/ckpt/reused/lock", O_RDWR, 0, NULL, &f), 0);
+	CHECK_EQ(sheaf_ftruncate(f, 0), 0);
+	CHECK_EQ(sheaf_pwrite(f, text, (size_t)n, 0), n);
+	CHECK_EQ(sheaf_lock(f, &l, 0), 0);
+	return f;
+}
+
+static void *let_go(void *f)
+{
+	pause_ms(500);
+	CHECK_EQ(sheaf_close(f), 0);
+	return NULL;
+}
+
+static void a_lock_of_a_former_process_of_this_number_is_waited_for(void)
+{
+	const struct sheaf_ckpt_options o = { .size = sizeof(o), .timeout_ms = 20000 };
+	struct sheaf *fs = client_connect(c.conf), *other = client_connect(c.conf);
+	struct sheaf_ckpt *k;
+	pthread_t thread;
+
+	CHECK_EQ(sheaf_ckpt_open(fs, "reused", NULL, &o, &k), 0);
+	CHECK_EQ(sheaf_ckpt_close(k), 0);
+	CHECK_EQ(pthread_create(&thread, NULL, let_go, hold_lock(other)), 0);
+	CHECK_EQ(sheaf_ckpt_open(fs, "reused", NULL, &o, &k), 0);
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	CHECK_EQ(sheaf_ckpt_close(k), 0);
+	sheaf_disconnect(other);
+	sheaf_disconnect(fs);
+}
+
 /* ---- processes that do not come ---- */
 
 static int comes_late(const struct sheaf_ckpt_comm *comm, void *arg)
@@ -570,6 +612,51 @@ static void the_last_ones_are_kept(void)
 	sheaf_disconnect(fs);
 }
 
+/* A job that was killed while it wrote this checkpoint. */
+static void leave_incomplete(struct sheaf *fs, const char *dir)
+{
+	struct sheaf_file *f;
+	char path[128];
+
+	CHECK_EQ(sheaf_mkdir(fs, dir, 0700), 0);
+	snprintf(path, sizeof(path), "%s/image.0", dir);
+	CHECK_EQ(sheaf_open(fs, path, O_WRONLY | O_CREAT, 0600, NULL, &f), 0);
+	CHECK_EQ(sheaf_pwrite(f, "x", 1, 0), 1);
+	CHECK_EQ(sheaf_close(f), 0);
+}
+
+static void what_a_killed_job_left_is_removed_and_its_number_is_not_used(void)
+{
+	struct sheaf *fs = client_connect(c.conf);
+	struct sheaf_ckpt_info info[8];
+	struct sheaf_ckpt *k;
+	uint64_t step = 7;
+	struct stat st;
+
+	CHECK_EQ(sheaf_ckpt_open(fs, "left", NULL, NULL, &k), 0);
+	CHECK_EQ(sheaf_ckpt_add(k, "step", &step, NULL, sizeof(step)), 0);
+	CHECK_EQ(sheaf_ckpt_take(k), 0);
+	leave_incomplete(fs, "/ckpt/left/0000000002");
+	CHECK_EQ(sheaf_ckpt_remove(fs, NULL, "left", 2), -EBUSY);
+	CHECK(strstr(sheaf_ckpt_why(), "it may be writing it"));
+	CHECK_EQ(sheaf_ckpt_close(k), 0);
+	CHECK_EQ(sheaf_ckpt_open(fs, "left", NULL, NULL, &k), 0);
+	CHECK_EQ(sheaf_stat(fs, "/ckpt/left/0000000002", &st), -ENOENT);
+	CHECK_EQ(sheaf_ckpt_add(k, "step", &step, NULL, sizeof(step)), 0);
+	CHECK_EQ(sheaf_ckpt_take(k), 0);
+	CHECK_EQ(sheaf_ckpt_close(k), 0);
+	CHECK_EQ(sheaf_ckpt_list(fs, NULL, "left", info, 8), 2);
+	CHECK_EQ(info[0].number, 3);
+	CHECK_EQ(sheaf_ckpt_remove(fs, NULL, "left", 3), 0);
+	CHECK_EQ(sheaf_ckpt_open(fs, "left", NULL, NULL, &k), 0);
+	CHECK_EQ(sheaf_ckpt_add(k, "step", &step, NULL, sizeof(step)), 0);
+	CHECK_EQ(sheaf_ckpt_take(k), 0);
+	CHECK_EQ(sheaf_ckpt_close(k), 0);
+	CHECK_EQ(sheaf_ckpt_list(fs, NULL, "left", info, 8), 2);
+	CHECK_EQ(info[0].number, 4);
+	sheaf_disconnect(fs);
+}
+
 SYS_MAIN(NULL, begin, end, TEST(what_was_taken_comes_back),
 	 TEST(several_processes_have_one_checkpoint),
 	 TEST(another_number_of_processes_restores_global_arrays),
@@ -579,5 +666,7 @@ SYS_MAIN(NULL, begin, end, TEST(what_was_taken_comes_back),
 	 TEST(a_restart_with_other_pieces_is_told_which),
 	 TEST(another_number_of_processes_needs_global_pieces),
 	 TEST(processes_with_different_pieces_are_told), TEST(a_name_is_for_one_job_at_a_time),
+	 TEST(a_lock_of_a_former_process_of_this_number_is_waited_for),
+	 TEST(what_a_killed_job_left_is_removed_and_its_number_is_not_used),
 	 TEST(directories_of_other_users_are_refused), TEST(a_process_that_does_not_come_is_named),
 	 TEST(files_come_back_and_damaged_ones_are_skipped), TEST(the_last_ones_are_kept))

@@ -440,6 +440,29 @@ static void memory_that_a_fork_shares_is_refused(void)
 	munmap(shared, MIB);
 }
 
+/* A write of another process causes no fault here: old bytes would pass for what is there. */
+static void shared_memory_is_not_tracked(void)
+{
+	static const uint32_t flags[] = { SHEAF_CKPT_ASYNC, SHEAF_CKPT_INCREMENTAL,
+					  SHEAF_CKPT_ASYNC | SHEAF_CKPT_MPROTECT };
+	char *shared = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct sheaf *fs = client_connect(c.conf);
+	struct sheaf_ckpt *k;
+
+	for (size_t i = 0; i <= ARRAY_LEN(flags); i++) {
+		bool tracks = i < ARRAY_LEN(flags);
+		const struct sheaf_ckpt_options o = { .size = sizeof(o),
+						      .flags = tracks ? flags[i] : 0 };
+
+		CHECK_EQ(sheaf_ckpt_open(fs, "window", NULL, &o, &k), 0);
+		CHECK_EQ(sheaf_ckpt_add(k, "window", shared + 100, NULL, 9000), 0);
+		CHECK_EQ(sheaf_ckpt_take(k), tracks ? -EOPNOTSUPP : 0);
+		CHECK_EQ(sheaf_ckpt_close(k), 0);
+	}
+	sheaf_disconnect(fs);
+	munmap(shared, MIB);
+}
+
 /* ---- one at a time ---- */
 
 static char field[MIB];
@@ -617,7 +640,7 @@ SYS_MAIN(NULL, begin, end, TEST(the_program_continues_while_it_is_written),
 	 TEST(only_changes_are_written_while_the_program_continues),
 	 TEST(a_child_writes_what_was_there_at_the_fork),
 	 TEST(a_child_that_dies_is_a_failed_checkpoint), TEST(a_child_ends_with_its_parent),
-	 TEST(memory_that_a_fork_shares_is_refused), TEST(a_second_one_waits_or_is_refused),
-	 TEST(signals_and_requests_reach_all_processes),
+	 TEST(memory_that_a_fork_shares_is_refused), TEST(shared_memory_is_not_tracked),
+	 TEST(a_second_one_waits_or_is_refused), TEST(signals_and_requests_reach_all_processes),
 	 TEST(the_best_interval_comes_from_the_measured_cost),
 	 TEST(processes_meet_again_after_one_gave_up), TEST(a_request_that_failed_is_tried_again))
