@@ -190,7 +190,7 @@ void call_timeout(struct timer *t)
 	bool session_call = c == &p->session_call, ping = c == &p->ping;
 	uint64_t timeout_ns = p->net->id.timeout_ms * NSEC_PER_MSEC;
 	uint64_t moved = moved_at(c);
-	bool asked = c->sent;
+	bool asked = c->sent, is_shared = p->through || !list_empty(&p->users);
 
 	if (c->is_cancelled || c->is_retracting) { /* the peer does not confirm, or the device */
 		link_close(p->link, -ETIMEDOUT);
@@ -204,8 +204,8 @@ void call_timeout(struct timer *t)
 	peer_cancel(c, p->state == PEER_UP || !p->last_error ? -ETIMEDOUT : p->last_error);
 	if (session_call && p->through) /* it may wait for requests of the old session */
 		return;
-	if (ping && p->link && p->through &&
-	    p->link->progress > c->sent_at) /* others are answered */
+	if ((session_call || ping) && is_shared && p->link &&
+	    p->link->progress > c->sent_at) /* other sessions of the link are answered */
 		return;
 	if ((session_call || ping) && asked && p->link) /* no answer: try another link */
 		link_close(p->link, -ETIMEDOUT);

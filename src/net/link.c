@@ -230,6 +230,7 @@ static void begin_close(struct link *l, int error, bool now)
 	l->hello = NULL;
 	list_del(&l->in_net);
 	list_push(&n->closing_links, &l->in_net);
+	l->had_sessions = !list_empty(&l->sessions);
 	if (!l->dialled && n->server)
 		n->server->down(n->owner, l);
 	l->ops->shut(l, -ECONNRESET, now);
@@ -527,6 +528,7 @@ static int on_refusal(struct link *l, const struct wire_welcome *w)
 
 	snprintf(p->refusal, sizeof(p->refusal), "%.*s", (int)w->reason.len,
 		 (const char *)w->reason.p);
+	label_clean(p->refusal); /* the server may not have proved its key yet */
 	if (!routes_has_next(&p->routes))
 		log_warn("net", "%s refused the link: %s", p->address, p->refusal);
 	if (w->status == EXDEV)
@@ -645,12 +647,14 @@ static int check_head(struct link *l, const struct wire_frame_head *h)
 
 int link_check_head(struct link *l, const struct wire_frame_head *h)
 {
-	/* answers to what comes by TCP would wait for credits in any number */
+	/* The queue pair would answer such a request without a credit, so a client could queue any
+	 * number of replies; data would reach memory that RDMA has exposed. */
 	bool goes_by_rdma = l->rdma && l->rdma->is_connected && !(h->tag & TAG_STREAM) &&
-			    (h->kind == FRAME_REQUEST || h->kind == FRAME_REPLY);
+			    (h->kind == FRAME_REQUEST || h->kind == FRAME_REPLY ||
+			     h->kind == FRAME_DATA || h->kind == FRAME_PULL);
 	bool is_of_rdma = h->kind >= FRAME_INVITE && h->kind <= FRAME_FETCH;
 
-	if (h->kind == FRAME_DATA)
+	if (h->kind == FRAME_DATA && !goes_by_rdma)
 		return l->state == LINK_UP && h->length <= CHUNK_MAX ?
 			       0 :
 			       link_fault(l, "data before the link is up, or too many");

@@ -55,6 +55,7 @@ struct link {
 	uint32_t want_target;
 	struct peer *peer; /* dialled link */
 	struct list sessions; /* accepted link: each has a channel */
+	bool had_sessions; /* when it began to close: the client said no goodbye */
 	struct htab by_channel; /* the same */
 	uint64_t verifier; /* of the remote server */
 	uint64_t incarnation; /* of the remote server's storage */

@@ -45,6 +45,12 @@ static inline uint32_t tag_slot(uint64_t tag)
 	return (uint32_t)(tag >> TAG_SLOT) & 0xff;
 }
 
+/* The same channel and slot, whatever the sequence? */
+static inline bool tag_same_slot(uint64_t a, uint64_t b)
+{
+	return ((a ^ b) & ~TAG_STREAM) >> TAG_SLOT == 0;
+}
+
 /* The identity of this process and its keys. A server has all keys, a client only its own. */
 struct net_identity {
 	struct uuid fs;

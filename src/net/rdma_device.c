@@ -94,8 +94,14 @@ static void close_links(struct rdma_device *d)
 
 	while ((r = list_first(&d->links, struct rdma_link, in_device))) {
 		rdma_failed(r->l, d->ops->trouble(d->fabric));
-		link_close(r->l, -ECONNRESET);
+		link_close_now(r->l, -ECONNRESET); /* one that waits for its flush, too */
 	}
+}
+
+static void check_card(struct rdma_device *d)
+{
+	if (d->ops->is_dead(d->fabric))
+		close_links(d);
 }
 
 static void device_ready(void *arg)
@@ -109,13 +115,15 @@ static void device_ready(void *arg)
 		log_info("net", "RDMA: %s", d->caps->name);
 	d->is_troubled = trouble;
 	poll_device(d);
-	if (d->ops->is_dead(d->fabric))
-		close_links(d);
+	check_card(d);
 }
 
 static void poll_again(struct deferred *it)
 {
-	poll_device(container_of(it, struct rdma_device, again));
+	struct rdma_device *d = container_of(it, struct rdma_device, again);
+
+	poll_device(d);
+	check_card(d);
 }
 
 /* ---- memory ---- */
@@ -179,7 +187,7 @@ void rdma_note_lost(struct rdma_link *r)
 {
 	struct rdma_device *d = r->dev;
 
-	if (!list_empty(&r->l->sessions) && d->n_lost < d->caps->receive_depth / LOST_SHARE)
+	if (r->l->had_sessions && d->n_lost < d->caps->receive_depth / LOST_SHARE)
 		d->n_lost++;
 }
 
@@ -324,8 +332,9 @@ static struct rdma_device *usable(struct rdma_device *d)
 	struct net *n = d->net;
 	const char *trouble = d->ops->trouble(d->fabric);
 
+	/* no link uses the card now: close it, and open it with a full receive queue */
 	if (!trouble && d->n_lost && list_empty(&d->links))
-		trouble = "it is opened again"; /* with all its receives */
+		trouble = "the card is opened again, since clients died while they sent";
 	else if (!trouble)
 		return d;
 	snprintf(n->rdma.why, sizeof(n->rdma.why), "%s", trouble);

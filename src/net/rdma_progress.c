@@ -20,12 +20,13 @@ static uint64_t period_of(const struct rdma_link *r)
 	return r->l->net->id.timeout_ms / FRAMES_PER_TIMEOUT * NSEC_PER_MSEC;
 }
 
-/* Requests of several channels share an entry: the one that moves has it. */
+/* Several slots share an entry. A request takes it if its last user was the same slot, or moved
+ * nothing for a period. */
 static struct rdma_moved *moved_of(struct rdma_link *r, uint64_t tag)
 {
 	struct rdma_moved *m = &r->moved[(tag_slot(tag) + tag_channel(tag)) % SESSION_SLOTS];
 	uint64_t now = r->l->net->loop->now;
-	bool is_over = !m->tag || (m->tag ^ tag) << 1 >> 1 >> TAG_SLOT == 0;
+	bool is_over = !m->tag || tag_same_slot(m->tag, tag); /* a slot has one request at a time */
 
 	if (m->tag != tag && !is_over && now < m->at + period_of(r))
 		return NULL;

@@ -553,7 +553,8 @@ static bool server_rests(void *arg)
 		list_for_each(m, &f->regions, link)
 			if (m->rights & FABRIC_REMOTE_WRITE)
 				return false;
-	return d->n_wanted == promised && d->n_receives == MIN(d->n_wanted, d->caps->receive_depth);
+	return d->n_wanted == promised &&
+	       d->n_receives == MIN(d->n_wanted + d->n_lost, d->caps->receive_depth);
 }
 
 struct watch {
@@ -662,6 +663,8 @@ static void attack_once(struct world *w, const struct attack *a, struct cfile *b
 	end_watch(w, &x);
 	work_honestly(w, good);
 	scene_until(w, server_rests, w, "the server keeps something of the attacker");
+	scene_check(w, a->ending != CLOSES || server_net(w)->rdma.device->n_lost,
+		    "%s: a receive that a dead sender may have taken is not replaced", a->name);
 	scene_check(w, peer_of(w, HONEST)->link == honest && honest->state == LINK_UP,
 		    "%s: the other client has lost its link", a->name);
 }
