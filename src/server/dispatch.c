@@ -419,6 +419,10 @@ void srv_request(void *owner, struct link *l, uint64_t tag, struct msg *m)
 			turn_away(s, -ESTALE);
 			return;
 		}
+		if (usage_over(&ss->held, LIMIT_REQUEST_BYTES, s->charged, 1)) {
+			turn_away(s, -EBUSY);
+			return;
+		}
 		r = session_enter(ss, s->head.slot, s->head.sequence, s->head.op, s);
 		if (r == -EKEYREJECTED) {
 			turn_away(s, replay_refused(s));

@@ -27,15 +27,17 @@ static uint64_t new_id(struct server *srv)
 	return id;
 }
 
-/* The session of the same name that the new one replaces, or NULL. */
+/* The session of the same name that the new one replaces, or NULL. One on this channel is of the
+ * same client, which did not get the answer to its last request. */
 static struct session *older_of(struct sreq *s)
 {
 	const struct wire_session_args *a = s->args;
-	struct session *old = a->name.len == SESSION_NAME && a->inherits ?
-				      session_named(&s->srv->sessions, a->name.p) :
-				      NULL;
+	struct session *old =
+		a->name.len == SESSION_NAME ? session_named(&s->srv->sessions, a->name.p) : NULL;
 
-	return old && old->held.key == s->link->held.key ? old : NULL;
+	if (!old || old->held.key != s->link->held.key)
+		return NULL;
+	return a->inherits || old == session_on(s->link, tag_channel(s->tag)) ? old : NULL;
 }
 
 /* The session goes on over another link, or on another channel. */
@@ -43,7 +45,8 @@ static void leave_link(const struct sreq *s, struct session *ss)
 {
 	if (!ss->link || (ss->link == s->link && ss->channel == tag_channel(s->tag)))
 		return;
-	if (ss->link != s->link) /* so its owner learns at once that it was lost, if it was */
+	/* a client that still believes that the old link is up notices at once */
+	if (ss->link != s->link)
 		link_close(ss->link, -ECONNRESET);
 	else
 		srv_session_down(ss);
@@ -69,7 +72,7 @@ static void check(struct sreq *s)
 		session_quiesce(ss, &st->wait, &s->q);
 		return;
 	}
-	if (before) /* a channel has one session at a time */
+	if (before && before != older_of(s)) /* a channel has one session at a time */
 		task_end_session(s->srv, before);
 	s->q.error = sreq_reserve(s, &s->link->held, LIMIT_SESSIONS);
 	if (s->q.error)
