@@ -10,7 +10,6 @@
  * Threads: none; each group is a child process with a time limit. Memory: counters and the list of
  * lacks are shared with the children. Errors: one line for each case that failed, a summary, exit
  * status 1; 2 for wrong usage. */
-#include <ftw.h>
 #include <grp.h>
 #include <limits.h>
 #include <signal.h>
@@ -374,10 +373,18 @@ static const struct test_group *const parts[] = {
 	dir_groups,    lock_groups, limit_groups, self_groups,	 two_groups,
 };
 
-static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *ftw)
+/* rm(1) goes down by descriptors: paths of 2,000 directories would be looked up from their beginning
+ * each time, a million times over a network. */
+static int remove_tree(const char *path)
 {
-	(void)st, (void)kind, (void)ftw;
-	return remove(path);
+	int status = 0;
+	pid_t pid = fork();
+
+	if (!pid) {
+		execlp("rm", "rm", "-rf", "--", path, NULL);
+		_exit(127);
+	}
+	return pid > 0 && waitpid(pid, &status, 0) == pid ? status : -1;
 }
 
 static const char *why_not(const struct test_group *g)
@@ -517,7 +524,7 @@ int main(int argc, char **argv)
 	}
 	missed = run_all();
 	group = &whole;
-	OK(nftw(conf.base, remove_one, 16, FTW_DEPTH | FTW_PHYS));
+	OK(remove_tree(conf.base));
 	printf("conform: %ld checks, %ld failed, %d groups not run\n", tally->checks, tally->failed,
 	       missed);
 	return tally->failed ? 1 : 0;
