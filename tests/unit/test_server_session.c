@@ -464,6 +464,42 @@ static void the_end_of_a_lease_closes_files_and_settles_them(void)
 	end();
 }
 
+/* The answer to the first SESSION was lost, so the client asks again, with a new secret. */
+static void a_session_that_is_made_again_on_its_channel_has_its_locks(void)
+{
+	struct wire_session_args a = { .client = wire_text("gateway"),
+				       .name = { SESSION_NAME, (uint8_t *)"0123456789abcdef" },
+				       .inherits = true };
+	struct wire_session_res first, again;
+	struct wire_lock_args lock = { .open = 1,
+				       .ticket = 1,
+				       .want = { .owner = 1, .last = 9, .kind = LOCK_EXCLUSIVE } };
+	struct wire_open_res file;
+	struct wire_lock_res got;
+
+	begin();
+	CHECK_EQ(pipe_do(&w, p, OP_SESSION, XDR_ANY(xdr_wire_session_args), &a,
+			 XDR_ANY(xdr_wire_session_res), &first, NULL),
+		 0);
+	CHECK_EQ(pipe_open(&w, p, "f", 1, OPEN_READ | OPEN_WRITE | OPEN_CREATE, &file, &arena), 0);
+	lock.h = (struct wire_handle){ file.at.ino, file.at.gen };
+	CHECK_EQ(pipe_do(&w, p, OP_LOCK, XDR_ANY(xdr_wire_lock_args), &lock,
+			 XDR_ANY(xdr_wire_lock_res), &got, NULL),
+		 0);
+	a.inherits = false;
+	a.secret[0] = 1;
+	CHECK_EQ(pipe_do(&w, p, OP_SESSION, XDR_ANY(xdr_wire_session_args), &a,
+			 XDR_ANY(xdr_wire_session_res), &again, NULL),
+		 0);
+	CHECK(again.id != first.id);
+	CHECK_EQ(again.inherited, 1);
+	CHECK(world_quiet(&w));
+	CHECK_EQ(session_on(&p->l, 0)->id, again.id);
+	CHECK_EQ(session_on(&p->l, 0)->held.used[LIMIT_LOCKS], 1);
+	CHECK(!session_find(&w.srv->sessions, first.id));
+	end();
+}
+
 TEST_MAIN(TEST(a_malformed_message_closes_its_link_and_no_other),
 	  TEST(a_request_without_a_session_is_turned_away), TEST(lies_about_slots_close_the_link),
 	  TEST(what_is_for_servers_is_refused_to_clients),
@@ -474,6 +510,7 @@ TEST_MAIN(TEST(a_malformed_message_closes_its_link_and_no_other),
 	  TEST(a_session_is_resumed_by_its_secret_only),
 	  TEST(resuming_waits_until_the_old_requests_have_ended),
 	  TEST(a_second_session_on_a_link_replaces_the_first),
+	  TEST(a_session_that_is_made_again_on_its_channel_has_its_locks),
 	  TEST(sessions_share_a_link_by_their_channels),
 	  TEST(a_session_that_moves_leaves_its_channel), TEST(after_goodbye_nothing_is_taken),
 	  TEST(goodbye_waits_for_what_is_in_service),
