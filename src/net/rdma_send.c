@@ -33,18 +33,26 @@ struct rdma_unit *rdma_unit_new(enum rdma_kind kind, size_t n_local, size_t n_re
 	return u;
 }
 
-/* Counts a message that is in a unit now, or no longer. */
-static void count_message(struct rdma_link *r, const struct msg *m, bool queued)
+/* A message is in a unit now ... */
+static void message_queued(struct rdma_link *r, const struct msg *m)
 {
-	size_t bytes = queued ? msg_memory(m) : -msg_memory(m);
+	size_t bytes = msg_memory(m);
 
-	if (queued)
-		usage_add(&r->l->held, LIMIT_REPLY_BYTES, msg_memory(m));
-	else
-		usage_give(&r->l->held, LIMIT_REPLY_BYTES, msg_memory(m));
-	r->n_messages += queued ? 1 : -1u;
+	usage_add(&r->l->held, LIMIT_REPLY_BYTES, bytes);
+	r->n_messages++;
 	r->queued += bytes;
 	r->l->net->queued += bytes;
+}
+
+/* ... and no longer. */
+static void message_left(struct rdma_link *r, const struct msg *m)
+{
+	size_t bytes = msg_memory(m);
+
+	usage_give(&r->l->held, LIMIT_REPLY_BYTES, bytes);
+	r->n_messages--;
+	r->queued -= bytes;
+	r->l->net->queued -= bytes;
 }
 
 static void unit_end(struct rdma_link *r, struct rdma_unit *u, int error)
@@ -55,7 +63,7 @@ static void unit_end(struct rdma_link *r, struct rdma_unit *u, int error)
 
 	list_del(&u->link);
 	if (u->kind == RDMA_MESSAGE)
-		count_message(r, u->m, false);
+		message_left(r, u->m);
 	if (u->is_registered)
 		r->dev->ops->mem_drop(r->dev->fabric, &u->message_mem);
 	if (!fetched)
@@ -120,7 +128,7 @@ static int queue_message(struct rdma_link *r, struct list *where, struct msg *m)
 		return -ENOMEM;
 	}
 	u->m = m;
-	count_message(r, m, true);
+	message_queued(r, m);
 	queue_unit(r, where, u);
 	return 0;
 }
@@ -704,7 +712,7 @@ static void send_credits(struct rdma_link *r)
 	frame_head_encode(m->head, &h);
 	u->m = m;
 	u->is_credit = true;
-	count_message(r, m, true);
+	message_queued(r, m);
 	if (register_message(r, u)) {
 		unit_end(r, u, 0);
 		return;

@@ -123,7 +123,7 @@ int session_attach(struct session *s, struct link *l, uint32_t channel)
 	s->renewed = s->table->loop->now;
 	if (before == s)
 		return 0;
-	if (before) /* it waits */
+	if (before) /* it keeps its lease, and may be resumed on another channel */
 		session_detach(before);
 	session_detach(s);
 	if ((!l->by_channel.n_slots && htab_init(&l->by_channel)) ||

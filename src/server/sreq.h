@@ -119,8 +119,10 @@ int sreq_take(struct sreq *s, struct usage *h, enum limit what, uint64_t n);
 int sreq_reserve(struct sreq *s, struct usage *h, enum limit what);
 int sreq_use(struct sreq *s, struct usage *h, enum limit what); /* the reserved one, or takes one */
 void sreq_unreserve(struct sreq *s); /* no-op without a reservation */
+/* The account that pays for the memory of this request: of its session, or of its link while it has
+ * none. */
+struct usage *sreq_payer(const struct sreq *s);
 /* Charges memory of the request. False: sreq_reply() will tell the client to retry. */
-struct usage *sreq_payer(const struct sreq *s); /* of its memory: its session, or its link */
 bool sreq_charge(struct sreq *s, uint64_t bytes);
 bool sreq_charge_spare(struct sreq *s, uint64_t bytes); /* optional memory */
 bool sreq_may_grow(struct arena *a, size_t bytes); /* callback of sreq.arena */
