@@ -22,6 +22,9 @@ declare -A known=(
 	[perm_open_files]="the server decides at each access, not at the open"
 	[chown_clears_set_id]="the client keeps the bits that it has cached"
 	[mknod_devices]="the client mounts without devices"
+	[times_change]="NFS has no flags of rename"
+	[utimes_exact]="NFS version 3 has seconds of 32 bits, none before 1970"
+	[self_crowd]="the client sets the attributes of an exclusive file by a second call, later than the time of the directory"
 )
 
 expect 0 init fs --servers 2 --meta 1 --listen 127.0.0.1
