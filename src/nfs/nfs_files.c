@@ -100,12 +100,13 @@ int nfs_file_get(struct nfs_call *c, const struct sheaf_handle *h, bool writes,
 		memcpy(f->gids, c->gids, sizeof(f->gids));
 		list_init(&f->link);
 		other = find(c, h, writes); /* opened by another call meanwhile */
+		if (other)
+			use(other); /* destroy() waits for servers: the sweep may not close it */
 		if (other || htab_insert(&c->g->files, &f->node, hash_u64(h->ino))) {
 			destroy(f);
-			f = other;
+			*out = other;
+			return other ? 0 : -ENOMEM;
 		}
-		if (!f)
-			return -ENOMEM;
 	}
 	use(f);
 	*out = f;

@@ -265,6 +265,45 @@ static void a_repeated_create_empties_a_file_once(void)
 	cluster_stop(&s.c);
 }
 
+/* ---- calls at once ---- */
+
+/* Each of these calls finds the file closed and opens it, since the server is stopped meanwhile.
+ * All but one of the opens are closed again, while the gateway uses the other one. */
+static void calls_at_once_open_a_file_once(void)
+{
+	enum { CALLS = 8 };
+	struct nfs_client n[CALLS];
+	struct nfs_handle h;
+	struct served s;
+	uint8_t b[CALLS];
+	uint32_t len = sizeof(b);
+
+	serve_new(&s, 1);
+	CHECK_EQ(nfs_create(&s.n, &s.top, "shared", CREATE3_GUARDED, 0600, &h), NFS3_OK);
+	for (uint32_t i = 0; i < CALLS; i++)
+		nfs_dial(&n[i], s.port, 0);
+	CHECK_EQ(kill(s.c.pid[0], SIGSTOP), 0);
+	for (uint32_t i = 0; i < CALLS; i++) {
+		uint8_t byte = (uint8_t)('a' + i);
+		struct wire_write3_args a = { nfs_bytes(&h), i, 1, STABLE3_FILE, { 1, &byte } };
+
+		nfs_encode(&n[i], NFS3_PROGRAM, NFS3_VERSION, NFS3_WRITE,
+			   XDR_ANY(xdr_wire_write3_args), &a);
+		nfs_send(&n[i]);
+	}
+	pause_ms(100); /* mostly all opens have been sent */
+	CHECK_EQ(kill(s.c.pid[0], SIGCONT), 0);
+	for (uint32_t i = 0; i < CALLS; i++) {
+		CHECK_EQ(status_of_reply(&n[i]), NFS3_OK);
+		nfs_hang_up(&n[i]);
+	}
+	pause_ms(4500); /* files that were used are closed after 3 s */
+	CHECK_EQ(nfs_read(&s.n, &h, 0, b, &len, NULL), NFS3_OK);
+	CHECK(len == CALLS && memcmp(b, "abcdefgh", CALLS) == 0);
+	serve_no_more(&s);
+	cluster_stop(&s.c);
+}
+
 /* ---- full disks ---- */
 
 /* Writes until the disk is full; how many bytes were written. */
@@ -464,6 +503,7 @@ int main(int argc, char **argv)
 		TEST(retransmissions_to_any_gateway_are_not_executed_again),
 		TEST(another_gateway_gives_the_first_answer),
 		TEST(a_repeated_create_empties_a_file_once),
+		TEST(calls_at_once_open_a_file_once),
 		TEST(handles_of_removed_files_and_other_clusters_are_refused),
 		TEST(bad_names_are_refused_by_all),
 		TEST(handles_lead_to_no_other_export),
