@@ -4,9 +4,10 @@
  * Buffers: bytes are received into the buffer of a large record that is under way, and what follows
  * into one buffer for all connections, from which records are copied to buffers of their own. A
  * connection is read only while it has few calls in progress and there is memory for one more
- * record; else it is paused. Errors: what is no record closes the connection. A connection without
- * progress in the middle of a record or of a reply is closed after STUCK_NS. Calls outlive their
- * connection; their replies are then dropped. */
+ * record; else it is paused. Errors: what is no record closes the connection. One that takes
+ * nothing of its replies for STUCK_NS is closed, paused or not, since its replies keep memory from
+ * others; so is one that is in the middle of a record, unless its other calls
+ * hold it up. Calls outlive their connection; their replies are then dropped. */
 #include <stdlib.h>
 #include <sys/uio.h>
 
@@ -35,7 +36,8 @@ struct stream {
 	struct list replies;
 	unsigned n_calls; /* including `call` and those in `held` and `replies` */
 	unsigned n_running; /* those that were passed to tasks */
-	uint64_t progress; /* when bytes moved */
+	uint64_t received_at; /* when bytes came, or its pause ended */
+	uint64_t sent_at; /* when bytes of replies left, or the first of `replies` came */
 	bool closed;
 };
 
@@ -121,7 +123,7 @@ static void sent(struct stream *t, size_t n)
 {
 	struct nfs_call *c;
 
-	t->progress = gateway_now(t->source.g);
+	t->sent_at = gateway_now(t->source.g);
 	while (n > 0 && (c = list_first(&t->replies, struct nfs_call, link))) {
 		size_t part = MIN(n, reply_bytes(c) - c->sent);
 
@@ -174,6 +176,8 @@ static void stream_send(struct nfs_call *c)
 	memcpy(c->out->p, &mark, RECORD_MARK);
 	buf_give(c->g, c->in); /* the arguments are not needed any more */
 	c->in = NULL;
+	if (list_empty(&t->replies))
+		t->sent_at = gateway_now(c->g);
 	list_push(&t->replies, &c->link);
 	if (list_empty(&t->unsent))
 		list_push(&c->g->unsent, &t->unsent);
@@ -331,7 +335,7 @@ static int receive(struct stream *t)
 	n = e->sock->readv(e, t->source.fd, iov, 2);
 	if (n <= 0)
 		return n < 0 ? (int)n : -ECONNRESET;
-	t->progress = gateway_now(t->source.g);
+	t->received_at = gateway_now(t->source.g);
 	direct = MIN((size_t)n, iov[0].iov_len);
 	if (direct) {
 		c->in_len += direct;
@@ -383,7 +387,7 @@ void stream_start(struct gateway *g, int fd, const struct origin *from, const st
 	list_init(&t->unsent);
 	list_init(&t->held);
 	list_init(&t->replies);
-	t->progress = gateway_now(g);
+	t->received_at = gateway_now(g);
 	list_push(&g->conns, &t->link);
 	g->n_conns++;
 }
@@ -418,11 +422,23 @@ void streams_resume(struct gateway *g)
 	while ((it = list_pop(&batch))) {
 		struct stream *t = list_entry(it, struct stream, wait);
 
-		if (resume(t))
+		if (resume(t)) {
+			t->received_at = gateway_now(g);
 			stream_want(t, t->source.events | EV_IN);
-		else if (!t->closed)
+		} else if (!t->closed) {
 			pause_conn(t);
+		}
 	}
+}
+
+/* A connection that is paused until its own calls end is not to blame for an incomplete record. One
+ * that is paused for lack of memory, without other calls, is part of that lack. */
+static bool is_stuck(const struct stream *t, uint64_t now)
+{
+	bool waits_for_calls = !list_empty(&t->wait) && t->n_calls > 1;
+
+	return (!list_empty(&t->replies) && now - t->sent_at > STUCK_NS) ||
+	       (t->call && !waits_for_calls && now - t->received_at > STUCK_NS);
 }
 
 void streams_sweep(struct gateway *g, uint64_t now)
@@ -430,8 +446,7 @@ void streams_sweep(struct gateway *g, uint64_t now)
 	struct stream *t, *next;
 
 	list_for_each_safe(t, next, &g->conns, link)
-		if ((t->call || !list_empty(&t->replies)) && now - t->progress > STUCK_NS &&
-		    list_empty(&t->wait))
+		if (is_stuck(t, now))
 			conn_close(t);
 }
 

@@ -44,6 +44,7 @@ struct conn {
 	struct caller *k;
 	struct source on;
 	bool is_open;
+	bool is_deaf; /* it reads nothing */
 	struct wire_bytes unsent; /* of out */
 	uint8_t out[8 * RECORD], in[RECORD];
 	size_t n_in;
@@ -261,7 +262,8 @@ static void conn_want(struct conn *c)
 	struct env *e = env_of(c);
 
 	if (c->is_open)
-		e->sock->watch(e, &c->k->s->loop, &c->on, EV_IN | (c->unsent.len ? EV_OUT : 0));
+		e->sock->watch(e, &c->k->s->loop, &c->on,
+			       (c->is_deaf ? 0 : EV_IN) | (c->unsent.len ? EV_OUT : 0));
 }
 
 static void conn_flush(struct conn *c)
@@ -315,7 +317,7 @@ static void conn_ready(struct source *on, unsigned events)
 	ssize_t n;
 
 	conn_flush(c);
-	if (!c->is_open || !(events & (EV_IN | EV_ERR)))
+	if (!c->is_open || c->is_deaf || !(events & (EV_IN | EV_ERR)))
 		return;
 	n = e->sock->readv(e, c->on.fd, &iov, 1);
 	if (n == -EAGAIN)
@@ -1071,7 +1073,53 @@ static void lost_for_good_is_an_error(struct world *w)
 	free(s);
 }
 
+static bool is_full(void *arg)
+{
+	struct scene *s = arg;
+
+	go_on(s);
+	return !memory_has_room(&s->fronts[s->gateway]->g);
+}
+
+/* A client sends READs and reads no reply: the replies fill the memory of the gateway, which ends
+ * the connection after a minute. Then the calls of other clients go on. */
+static void a_client_reads_nothing(struct world *w)
+{
+	static const enum kind begin[] = { MOUNT, MAKE, WRITE, COMMIT };
+	static const enum kind after[] = { READ, WRITE, COMMIT, READ };
+	struct scene *s = scene_new(w);
+	struct lane *l = &s->callers[1].lanes[0];
+	struct conn *deaf = &s->callers[1].conns[0];
+	size_t buffer_min = w->sim.faults.buffer_min, buffer_max = w->sim.faults.buffer_max;
+
+	s->fronts[s->gateway]->g.memory_max = RECORD_MAX + 16 * REPLY_SMALL;
+	perform(s, 0, begin, ARRAY_LEN(begin));
+	scene_until(w, go_on, s, "no file is made");
+	l->files[0] = s->callers[0].lanes[0].files[0];
+	l->kind = READ;
+	deaf->is_deaf = true;
+	w->sim.faults.buffer_min = w->sim.faults.buffer_max = 2048;
+	for (int i = 0; i < 40 && !w->failed; i++) {
+		l->xid = ++s->xid;
+		encode_data(l, &l->files[0]);
+		conn_send(deaf, l->record, l->len);
+		pass(s, 2 * NSEC_PER_MSEC);
+		if (i == 0) {
+			w->sim.faults.buffer_min = buffer_min;
+			w->sim.faults.buffer_max = buffer_max;
+		}
+	}
+	scene_until(w, is_full, s, "the replies do not fill the memory");
+	perform(s, 0, after, ARRAY_LEN(after));
+	scene_until(w, go_on, s, "a client that reads nothing holds up the others");
+	if (!w->failed)
+		scene_met(w);
+	scene_free(s);
+	free(s);
+}
+
 const struct scenario scenes_nfs[] = {
+	{ "nfs-client-reads-nothing", a_client_reads_nothing, 2, 2, GATEWAYS + 1, false },
 	{ "nfs-lost-for-good", lost_for_good_is_an_error, 2, 2, GATEWAYS + 1, false },
 	{ "nfs-writes-are-lost", writes_are_lost, 2, 2, GATEWAYS + 1, false },
 	{ "nfs-calls-come-twice", calls_come_twice, 2, 2, GATEWAYS + 1, false },
