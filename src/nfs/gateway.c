@@ -77,7 +77,7 @@ static int wait_ms(struct gateway *g)
 	if (nfs_tasks_are_ready(g))
 		return 0;
 	return g->n_tasks > g->n_idle || g->n_calls || g->n_receiving || g->files.count ||
-			       g->http_waits ?
+			       g->http_waits || !list_empty(&g->paused) ?
 		       SWEEP_MS :
 		       -1;
 }

@@ -138,7 +138,7 @@ static void answer(struct gateway *g, int fd)
 	json_object_object_add(o, "calls_in_progress", json_object_new_int((int)g->n_calls));
 	json_object_object_add(o, "sessions", json_object_new_uint64(g->sessions.count));
 	json_object_object_add(o, "open_files", json_object_new_uint64(g->files.count));
-	json_object_object_add(o, "memory", json_object_new_uint64(g->memory_used));
+	json_object_object_add(o, "memory", json_object_new_uint64(g->memory_used + g->data_used));
 	json_object_object_add(o, "replayed", json_object_new_uint64(g->n_replayed));
 	json_object_object_add(o, "bank", bank_json(g));
 	json_object_object_add(o, "exports", exports_json(g->conf));

@@ -107,7 +107,8 @@ static int make_page(void *arg, char **text, size_t *len)
 	value(f, "connections", "gauge", "Connections of clients.", g->n_conns);
 	value(f, "calls_in_progress", "gauge", "Calls without a complete reply.", g->n_calls);
 	value(f, "open_files", "gauge", "Files that are open for clients.", g->files.count);
-	value(f, "memory_bytes", "gauge", "Buffers of calls and replies.", g->memory_used);
+	value(f, "memory_bytes", "gauge", "Buffers of calls and replies.",
+	      g->memory_used + g->data_used);
 	value(f, "replayed_total", "counter", "Retransmissions that got the first reply.",
 	      g->n_replayed);
 	by_procedure(f, g, "calls_total", "Calls that were executed.", calls);

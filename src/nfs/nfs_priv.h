@@ -18,6 +18,7 @@
 
 #define RECORD_MAX (NFS3_DATA_MAX + 64 * KIB) /* bytes of one call */
 #define REPLY_SMALL (8 * KIB) /* bytes of a reply without bulk data or a listing */
+#define MEMORY_MIN (4 * RECORD_MAX) /* half for messages, half for data of READs */
 #define LISTING_MAX (64 * KIB) /* bytes of entries in a reply */
 #define TASKS_MAX 256 /* calls in progress */
 #define HANDLE_BYTES 40
@@ -42,6 +43,14 @@ struct nfs_buf {
 struct nfs_buf *buf_take(struct gateway *g, size_t size); /* size <= RECORD_MAX; or NULL */
 void buf_give(struct gateway *g, struct nfs_buf *b); /* b may be NULL */
 bool memory_has_room(const struct gateway *g); /* for one more call of any size */
+/* Buffers for the data of READs, for which room was reserved before. */
+struct nfs_buf *data_take(struct gateway *g, size_t size);
+void data_give(struct gateway *g, struct nfs_buf *b); /* b may be NULL */
+/* For a connection that has so much reserved already: it gets no more than it leaves for others, so
+ * that clients that do not read their replies leave some. False: there is no room, or another READ
+ * waits for it; streams_resume() begins anew. */
+bool data_reserve(struct gateway *g, size_t has, size_t bytes);
+void data_release(struct gateway *g, size_t bytes);
 void memory_end(struct gateway *g); /* frees the free buffers */
 
 /* ---- gateway.c ---- */
@@ -125,7 +134,8 @@ struct gateway {
 	struct fiber main;
 	unsigned n_tasks, n_idle; /* n_tasks: including idle ones */
 	/* nfs_memory.c */
-	size_t memory_used, memory_max;
+	size_t memory_used, data_used, memory_max; /* at most half of it each */
+	bool data_is_awaited; /* a READ waits for room */
 	struct nfs_buf *free_bufs[BUF_CLASSES];
 	unsigned n_free[BUF_CLASSES];
 	/* nfs_files.c */
@@ -265,6 +275,7 @@ struct nfs_call {
 	size_t out_len;
 	struct nfs_buf *data; /* READ: sent behind `out`, padded */
 	size_t data_len;
+	size_t data_wanted, data_room; /* bytes that a READ asks for; that are reserved for it */
 	size_t sent; /* bytes of both */
 	size_t reply_room; /* for the encoded reply */
 	bool failed; /* for the counters */
@@ -490,6 +501,8 @@ void dir3_changed(struct nfs_call *c, const struct sheaf_handle *dir, struct wir
 
 extern const struct rpc_program nfs3_program, mount3_program, nlm4_program, nsm_program,
 	portmap_program, rpcbind3_program, rpcbind4_program;
+/* Bytes of data that the call in c->in, which is not decoded yet, asks for: those of a READ. */
+size_t nfs3_read_wants(struct nfs_call *c);
 /* clang-format off */
 #define NFS3_OPS(OP) \
 	OP(getattr) OP(setattr) OP(lookup) OP(access) OP(readlink) OP(read) OP(write) OP(create) \

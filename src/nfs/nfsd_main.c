@@ -173,7 +173,7 @@ static int load(struct gateway *g, struct nfsd_opts *o)
 	if (handles_init(g, err, sizeof(err)))
 		return failed(o, "%s", err);
 	g->fsid = hash_bytes(&g->conf->fs_id, sizeof(g->conf->fs_id), 3) >> 1;
-	g->memory_max = MAX(g->conf->nfs.memory, 4 * RECORD_MAX);
+	g->memory_max = MAX(g->conf->nfs.memory, MEMORY_MIN);
 	return 0;
 }
 

@@ -39,7 +39,8 @@ void call_free(struct nfs_call *c)
 	list_del(&c->executing);
 	buf_give(c->g, c->in);
 	buf_give(c->g, c->out);
-	buf_give(c->g, c->data);
+	data_give(c->g, c->data);
+	data_release(c->g, c->data_room);
 	conf_give(c->conf);
 	if (c->session)
 		nfs_session_put(c->session);

@@ -4,10 +4,11 @@
  * Buffers: bytes are received into the buffer of a large record that is under way, and what follows
  * into one buffer for all connections, from which records are copied to buffers of their own. A
  * connection is read only while it has few calls in progress and there is memory for one more
- * record; else it is paused. Errors: what is no record closes the connection. One that takes
- * nothing of its replies for STUCK_NS is closed, paused or not, since its replies keep memory from
- * others; so is one that is in the middle of a record, unless its other calls
- * hold it up. Calls outlive their connection; their replies are then dropped. */
+ * record; else it is paused. So it is while one of its READs waits for memory. Errors: what is no
+ * record closes the connection. One that takes nothing of its replies for STUCK_NS is closed,
+ * paused or not, since its replies keep memory from others; so is one that is in the middle of a
+ * record, unless its other calls hold it up. Calls outlive their connection; their replies are
+ * then dropped. */
 #include <stdlib.h>
 #include <sys/uio.h>
 
@@ -36,6 +37,7 @@ struct stream {
 	struct list replies;
 	unsigned n_calls; /* including `call` and those in `held` and `replies` */
 	unsigned n_running; /* those that were passed to tasks */
+	size_t data_used; /* bytes of data that are reserved for them */
 	uint64_t received_at; /* when bytes came, or its pause ended */
 	uint64_t sent_at; /* when bytes of replies left, or the first of `replies` came */
 	bool closed;
@@ -86,6 +88,7 @@ static void stream_forget(struct nfs_call *c)
 	struct stream *t = c->conn;
 
 	t->n_running -= c->running;
+	t->data_used -= c->data_room;
 	if (--t->n_calls == 0 && t->closed)
 		list_push(&t->source.g->dead_conns, &t->link);
 }
@@ -239,17 +242,38 @@ static void pause_conn(struct stream *t)
 		list_push(&t->source.g->paused, &t->wait);
 }
 
-/* Passes a call to a task, or keeps it until the connection has fewer of them. */
-static void submit(struct stream *t, struct nfs_call *c)
+/* Reserves room for the data of a READ. */
+static bool reserve(struct stream *t, struct nfs_call *c)
 {
-	if (t->n_running >= CONN_CALLS_MAX) {
-		list_push(&t->held, &c->link);
-		pause_conn(t);
-		return;
-	}
+	size_t n = c->data_wanted;
+
+	if (n && !data_reserve(c->g, t->data_used, n))
+		return false;
+	t->data_used += n;
+	c->data_room = n;
+	return true;
+}
+
+/* Passes a call to a task; false: not now. May close the connection. */
+static bool run(struct stream *t, struct nfs_call *c)
+{
+	if (t->n_running >= CONN_CALLS_MAX || !reserve(t, c))
+		return false;
+	list_del(&c->link);
 	c->running = true;
 	t->n_running++;
-	nfs_task_submit(c); /* may close the connection */
+	nfs_task_submit(c);
+	return true;
+}
+
+/* Passes a call to a task, or keeps it until the connection has fewer of them, or there is room. */
+static void submit(struct stream *t, struct nfs_call *c)
+{
+	c->data_wanted = nfs3_read_wants(c);
+	if (list_empty(&t->held) && run(t, c))
+		return;
+	list_push(&t->held, &c->link);
+	pause_conn(t);
 }
 
 /* A fragment has ended. */
@@ -404,13 +428,12 @@ void streams_flush(struct gateway *g)
 		free(list_entry(it, struct stream, link));
 }
 
-/* Submits held calls as far as it may; true: none is left, and the connection may be read. */
+/* Runs held calls as far as it may; true: none is left, and the connection may be read. */
 static bool resume(struct stream *t)
 {
-	struct list *it;
-
-	while (t->n_running < CONN_CALLS_MAX && !t->closed && (it = list_pop(&t->held)))
-		submit(t, list_entry(it, struct nfs_call, link));
+	while (!t->closed && !list_empty(&t->held) &&
+	       run(t, list_first(&t->held, struct nfs_call, link)))
+		;
 	return !t->closed && list_empty(&t->held) && may_receive(t);
 }
 
@@ -418,6 +441,8 @@ void streams_resume(struct gateway *g)
 {
 	struct list batch = LIST_INIT(batch), *it;
 
+	g->data_is_awaited =
+		false; /* the connections ask again, the one that waited longest first */
 	list_splice(&batch, &g->paused);
 	while ((it = list_pop(&batch))) {
 		struct stream *t = list_entry(it, struct stream, wait);

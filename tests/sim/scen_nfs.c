@@ -1092,7 +1092,7 @@ static void a_client_reads_nothing(struct world *w)
 	struct conn *deaf = &s->callers[1].conns[0];
 	size_t buffer_min = w->sim.faults.buffer_min, buffer_max = w->sim.faults.buffer_max;
 
-	s->fronts[s->gateway]->g.memory_max = RECORD_MAX + 16 * REPLY_SMALL;
+	s->fronts[s->gateway]->g.memory_max = 2 * (RECORD_MAX + 16 * REPLY_SMALL);
 	perform(s, 0, begin, ARRAY_LEN(begin));
 	scene_until(w, go_on, s, "no file is made");
 	l->files[0] = s->callers[0].lanes[0].files[0];

@@ -304,6 +304,94 @@ static void calls_at_once_open_a_file_once(void)
 	cluster_stop(&s.c);
 }
 
+/* ---- little memory ---- */
+
+static void serve_with_little_memory(struct served *s)
+{
+	cluster_create(&s->c, NULL);
+	cluster_start(&s->c);
+	nfs_exports(&s->c, "[nfs]\nmemory = 1m\n"); /* the gateway takes 4 MiB at least */
+	serve(s);
+}
+
+/* MiB that the process had in memory at most. */
+static unsigned long most_memory(pid_t pid)
+{
+	char path[64], line[256];
+	unsigned long kib = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	f = fopen(path, "r");
+	CHECK(f);
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "VmHWM: %lu", &kib) == 1)
+			break;
+	CHECK_EQ(fclose(f), 0);
+	return kib / 1024;
+}
+
+enum { READS = 64 };
+
+static void send_reads(struct nfs_client *n, const struct nfs_handle *h)
+{
+	struct wire_read3_args a = { nfs_bytes(h), 0, NFS3_DATA_MAX };
+
+	for (int i = 0; i < READS; i++) {
+		nfs_encode(n, NFS3_PROGRAM, NFS3_VERSION, NFS3_READ, XDR_ANY(xdr_wire_read3_args),
+			   &a);
+		nfs_send(n);
+	}
+}
+
+/* Replies come in any order. */
+static void receive_reads(struct nfs_client *n, uint64_t seed)
+{
+	struct wire_read3_res r;
+	const uint8_t *p;
+
+	for (int i = 0; i < READS; i++) {
+		CHECK(nfs_receive(n));
+		memcpy(&n->xid, n->in, sizeof(n->xid));
+		n->xid = ntohl(n->xid);
+		CHECK_EQ(nfs_decode(n, XDR_ANY(xdr_wire_read3_res), &r, &p), RPC_SUCCESS);
+		CHECK(r.status == NFS3_OK && r.read.count == NFS3_DATA_MAX);
+		CHECK(is_pattern(p, NFS3_DATA_MAX, seed, 0));
+	}
+}
+
+/* READs ask for much more than the memory of the gateway: all are answered, also while one client
+ * does not read its replies yet. */
+static void reads_wait_for_memory(void)
+{
+	static uint8_t b[NFS3_DATA_MAX];
+	struct nfs_client slow, n;
+	struct nfs_handle h;
+	struct served s;
+	unsigned long before;
+	uint32_t len = sizeof(b);
+
+	serve_with_little_memory(&s);
+	fill_pattern(b, sizeof(b), 5, 0);
+	CHECK_EQ(nfs_create(&s.n, &s.top, "data", CREATE3_GUARDED, 0600, &h), NFS3_OK);
+	CHECK_EQ(nfs_write(&s.n, &h, 0, b, sizeof(b), STABLE3_FILE, NULL), NFS3_OK);
+	CHECK_EQ(nfs_read(&s.n, &h, 0, b, &len, NULL), NFS3_OK);
+	before = most_memory(s.gateway);
+	nfs_dial(&slow, s.port, 0);
+	send_reads(&slow, &h);
+	for (int i = 0; i < 3; i++) {
+		nfs_dial(&n, s.port, 0);
+		send_reads(&n, &h);
+		receive_reads(&n, 5);
+		nfs_hang_up(&n);
+	}
+	receive_reads(&slow, 5);
+	nfs_hang_up(&slow);
+	CHECK(most_memory(s.gateway) - before < READS / 2);
+	serve_no_more(&s);
+	cluster_stop(&s.c);
+}
+
 /* ---- full disks ---- */
 
 /* Writes until the disk is full; how many bytes were written. */
@@ -504,6 +592,7 @@ int main(int argc, char **argv)
 		TEST(another_gateway_gives_the_first_answer),
 		TEST(a_repeated_create_empties_a_file_once),
 		TEST(calls_at_once_open_a_file_once),
+		TEST(reads_wait_for_memory),
 		TEST(handles_of_removed_files_and_other_clusters_are_refused),
 		TEST(bad_names_are_refused_by_all),
 		TEST(handles_lead_to_no_other_export),
