@@ -98,12 +98,23 @@ static ssize_t receive_from(int fd, struct nfs_call *c)
 	return n;
 }
 
-/* Takes one datagram; false: there is none. */
+static bool drop_datagram(struct nfs_source *s)
+{
+	char byte;
+
+	return recv(s->fd, &byte, sizeof(byte), MSG_DONTWAIT) >= 0;
+}
+
+/* Takes one datagram; false: there is none. Without memory for calls it is dropped: the client
+ * sends it again. */
 static bool receive(struct nfs_source *s)
 {
-	struct nfs_call *c = call_new(s->g, &udp, s);
+	struct nfs_call *c;
 	ssize_t n;
 
+	if (s->g->stopping || !memory_has_room(s->g))
+		return drop_datagram(s);
+	c = call_new(s->g, &udp, s);
 	if (!c)
 		return false;
 	c->in = buf_take(s->g, REPLY_SMALL);

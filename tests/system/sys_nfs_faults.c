@@ -392,6 +392,52 @@ static void reads_wait_for_memory(void)
 	cluster_stop(&s.c);
 }
 
+/* Sends a call that has no effect; is it answered soon? */
+static bool answers_datagrams(int fd, struct nfs_client *n)
+{
+	uint8_t reply[64];
+
+	nfs_encode(n, MOUNT_PROGRAM, MOUNT_VERSION, MOUNT_NULL, NULL, NULL);
+	while (recv(fd, reply, sizeof(reply), MSG_DONTWAIT) > 0) /* answers that came late */
+		;
+	CHECK_EQ(send(fd, n->out + 4, n->out_len - 4, 0), n->out_len - 4);
+	for (int i = 0; i < 20; i++) {
+		if (recv(fd, reply, sizeof(reply), MSG_DONTWAIT) > 0)
+			return true;
+		pause_ms(20);
+	}
+	return false;
+}
+
+/* Records that are begun and not completed take the memory for messages. */
+static void without_memory_datagrams_are_dropped(void)
+{
+	static const uint8_t begun[5] = { 0x80, 0x10, 0, 0, 1 };
+	struct sockaddr_in a = { .sin_family = AF_INET };
+	struct nfs_client n[4];
+	struct served s;
+	int fd;
+
+	serve_with_little_memory(&s);
+	a.sin_port = htons((uint16_t)s.port);
+	a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	CHECK(fd >= 0);
+	CHECK_EQ(connect(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+	CHECK(WITHIN(PATIENCE_S, answers_datagrams(fd, &s.n)));
+	for (size_t i = 0; i < ARRAY_LEN(n); i++) {
+		nfs_dial(&n[i], s.port, 0);
+		CHECK_EQ(send(n[i].fd, begun, sizeof(begun), MSG_NOSIGNAL), sizeof(begun));
+	}
+	CHECK(WITHIN(PATIENCE_S, !answers_datagrams(fd, &s.n)));
+	for (size_t i = 0; i < ARRAY_LEN(n); i++)
+		nfs_hang_up(&n[i]);
+	CHECK(WITHIN(PATIENCE_S, answers_datagrams(fd, &s.n)));
+	close(fd);
+	serve_no_more(&s);
+	cluster_stop(&s.c);
+}
+
 /* ---- full disks ---- */
 
 /* Writes until the disk is full; how many bytes were written. */
@@ -593,6 +639,7 @@ int main(int argc, char **argv)
 		TEST(a_repeated_create_empties_a_file_once),
 		TEST(calls_at_once_open_a_file_once),
 		TEST(reads_wait_for_memory),
+		TEST(without_memory_datagrams_are_dropped),
 		TEST(handles_of_removed_files_and_other_clusters_are_refused),
 		TEST(bad_names_are_refused_by_all),
 		TEST(handles_lead_to_no_other_export),
