@@ -30,6 +30,19 @@ bool exports_admit(const struct conf *c, const struct origin *from)
 	return false;
 }
 
+static bool allows_port(const struct conf_export *e, uint16_t port)
+{
+	return e->insecure || port < PRIVILEGED_PORTS;
+}
+
+bool exports_trust(const struct conf *c, const struct origin *from, uint16_t port)
+{
+	for (uint32_t i = 0; i < c->n_exports; i++)
+		if (export_admits(&c->exports[i], from) && allows_port(&c->exports[i], port))
+			return true;
+	return false;
+}
+
 static void become_anonymous(struct nfs_call *c, const struct conf_export *e)
 {
 	c->uid = e->anon_uid;
@@ -58,7 +71,7 @@ uint32_t export_enter(struct nfs_call *c, const struct conf_export *e)
 		return NFS3_OK;
 	if (!export_admits(e, &c->from))
 		return NFS3_EACCES;
-	if (!e->insecure && c->port >= PRIVILEGED_PORTS)
+	if (!allows_port(e, c->port))
 		return NFS3_EPERM;
 	if (c->head.credential.flavor == AUTH_NONE || c->uid == NO_ID)
 		become_anonymous(c, e);

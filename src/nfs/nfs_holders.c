@@ -69,6 +69,18 @@ void holders_add(struct nfs_session *s)
 		from, error_text(r));
 }
 
+bool holders_know(struct gateway *g, const struct origin *from, const struct origin *to)
+{
+	const struct nfs_session named = { .g = g, .from = *from, .to = *to };
+	struct sheaf_handle dir, h;
+	char name[NAME_BYTES];
+	struct stat st;
+
+	name_of(&named, name);
+	return directory(g, false, &dir) == 0 &&
+	       sheaf_h_lookup(g->fs, &cred_gateway, dir, name, &h, &st) == 0;
+}
+
 static void holders_remove(struct nfs_session *s)
 {
 	struct sheaf_handle dir;

@@ -362,6 +362,7 @@ int nfs_sessions_init(struct gateway *g);
 struct nfs_session *nfs_session_get(struct gateway *g, const struct origin *from,
 				    const struct origin *to);
 void nfs_session_put(struct nfs_session *s);
+bool nfs_session_exists(struct gateway *g, const struct origin *from, const struct origin *to);
 void nfs_sessions_sweep(struct gateway *g, uint64_t now); /* ends idle ones */
 /* Ends those of clients that use an address which this host does not have any more. */
 void nfs_sessions_leave(struct gateway *g);
@@ -374,6 +375,8 @@ uint64_t address_place(const struct gateway *g, const struct origin *o);
 /* ---- nfs_holders.c: clients that hold locks ---- */
 
 void holders_add(struct nfs_session *s); /* before its first lock */
+/* Is the client listed? Asks a server. */
+bool holders_know(struct gateway *g, const struct origin *from, const struct origin *to);
 /* Makes the sessions of listed clients that use an address of this host. */
 void holders_resume(struct gateway *g);
 
@@ -405,6 +408,8 @@ const struct conf_export *export_by_name(const struct conf *c, const char *name,
 /* Does any export admit this client at all? */
 bool exports_admit(const struct conf *c, const struct origin *from);
 bool export_admits(const struct conf_export *e, const struct origin *from);
+/* Does any export admit it from this port? */
+bool exports_trust(const struct conf *c, const struct origin *from, uint16_t port);
 /* The call is about this export: checks client and port, and squashes the caller. An nfs3_status
  * (NFS3_EACCES, NFS3_EPERM). */
 uint32_t export_enter(struct nfs_call *c, const struct conf_export *e);

@@ -100,6 +100,11 @@ static struct nfs_session *find(struct gateway *g, const struct origin *from,
 	return NULL;
 }
 
+bool nfs_session_exists(struct gateway *g, const struct origin *from, const struct origin *to)
+{
+	return find(g, from, to) != NULL;
+}
+
 static int connect_as(struct nfs_session *s)
 {
 	static const char purpose[] = "session";

@@ -20,7 +20,7 @@ int nlm_file_get(struct nfs_call *c, const struct sheaf_handle *h, bool exclusiv
 		 struct nlm_file **out);
 struct nlm_file *nlm_file_find(struct nfs_call *c, const struct sheaf_handle *h); /* or NULL */
 void nlm_file_put(struct nlm_file *f);
-/* 0 or -errno, as sheaf_lock(). host: a hash of its name. */
+/* 0 or -errno, as sheaf_lock(). host: a hash of its name and address. */
 int nlm_lock(struct nlm_file *f, uint64_t host, const struct sheaf_lock *l, bool wait);
 int nlm_unlock(struct nlm_file *f, uint64_t host, const struct sheaf_lock *l);
 void nlm_free_host(struct gateway *g, uint64_t host); /* releases all its locks */

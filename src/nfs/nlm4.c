@@ -5,14 +5,20 @@
 
 #include "nfs/nlm.h"
 
-static uint64_t host_of(const struct wire_bytes *name)
+static uint64_t hash_name(const struct wire_bytes *name)
 {
 	return hash_bytes(name->p, name->len, 0x6e6c6d);
 }
 
+/* Anybody may claim a name: a host is one of the caller's address. */
+static uint64_t host_of(const struct nfs_call *c, const struct wire_bytes *name)
+{
+	return hash_bytes(c->from.addr, 16, hash_name(name));
+}
+
 static uint64_t owner_of(const struct wire_nlm4_lock *l)
 {
-	return hash_bytes(l->owner.p, l->owner.len, host_of(&l->caller) ^ (uint32_t)l->svid);
+	return hash_bytes(l->owner.p, l->owner.len, hash_name(&l->caller) ^ (uint32_t)l->svid);
 }
 
 static struct sheaf_lock lock_of(const struct wire_nlm4_lock *l, bool exclusive)
@@ -102,7 +108,7 @@ static void nlm_lock_call(struct nfs_call *c)
 	const struct wire_nlm4_lock_args *a = c->args;
 	struct wire_nlm4_res *r = c->res;
 	struct sheaf_lock l = lock_of(&a->lock, a->exclusive);
-	uint64_t host = host_of(&a->lock.caller);
+	uint64_t host = host_of(c, &a->lock.caller);
 	struct nlm_file *f;
 	struct sheaf_handle h;
 	int e;
@@ -135,7 +141,7 @@ static void nlm_cancel(struct nfs_call *c)
 
 	r->cookie = a->cookie;
 	r->status = enter(c, &a->lock, &h);
-	if (r->status == NLM_OK && !nlm_wait_find(c->g, host_of(&a->lock.caller), &l, true))
+	if (r->status == NLM_OK && !nlm_wait_find(c->g, host_of(c, &a->lock.caller), &l, true))
 		r->status = NLM_DENIED;
 }
 
@@ -158,18 +164,25 @@ static void nlm_unlock_call(struct nfs_call *c)
 		r->status = NLM_FAILED;
 	if (!f)
 		return;
-	r->status = status_of(nlm_unlock(f, host_of(&a->lock.caller), &l));
+	r->status = status_of(nlm_unlock(f, host_of(c, &a->lock.caller), &l));
 	nlm_file_put(f);
 }
 
 /* The client has restarted. Locks that its session got from a gateway that died are not known here:
- * the servers end them. */
-static void free_host(struct nfs_call *c, const struct wire_bytes *host)
+ * the servers end them. Such a call names no file, so no export has checked it yet. */
+static void free_host(struct nfs_call *c, const struct wire_bytes *name)
 {
-	/* also if this gateway has not made it yet: holders_resume() may be about to */
-	struct nfs_session *s = nfs_session_get(c->g, &c->from, &c->to);
+	struct nfs_session *s;
 
-	nlm_free_host(c->g, host_of(host));
+	if (!exports_trust(c->conf->conf, &c->from, c->port))
+		return;
+	log_info("nfs", "%.*s has restarted: its locks are released", (int)MIN(name->len, 64),
+		 (const char *)name->p);
+	nlm_free_host(c->g, host_of(c, name));
+	/* a session that does not exist yet may have locks: holders_resume() is about to make it */
+	if (!nfs_session_exists(c->g, &c->from, &c->to) && !holders_know(c->g, &c->from, &c->to))
+		return;
+	s = nfs_session_get(c->g, &c->from, &c->to);
 	sheaf_inherited(s->fs, SHEAF_INHERITED_DROP);
 	nfs_session_put(s);
 }
@@ -202,8 +215,6 @@ static void nsm_notify(struct nfs_call *c)
 {
 	const struct wire_nsm_notify_args *a = c->args;
 
-	log_info("nfs", "%.*s has restarted: its locks are released", (int)MIN(a->host.len, 64),
-		 (const char *)a->host.p);
 	free_host(c, &a->host);
 }
 

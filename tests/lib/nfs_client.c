@@ -42,9 +42,16 @@ void nfs_dial(struct nfs_client *c, uint32_t port, uint32_t uid)
 
 void nfs_dial_from(struct nfs_client *c, uint32_t port, uint32_t uid, const char *address)
 {
+	nfs_dial_at(c, port, uid, address, 0);
+}
+
+void nfs_dial_at(struct nfs_client *c, uint32_t port, uint32_t uid, const char *address,
+		 uint16_t own_port)
+{
 	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
-	struct sockaddr_in own = { .sin_family = AF_INET };
+	struct sockaddr_in own = { .sin_family = AF_INET, .sin_port = htons(own_port) };
 	struct timeval limit = { .tv_sec = PATIENCE_S };
+	int one = 1;
 
 	memset(c, 0, sizeof(*c));
 	a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -54,6 +61,7 @@ void nfs_dial_from(struct nfs_client *c, uint32_t port, uint32_t uid, const char
 	c->in = malloc(NFS_MESSAGE_MAX);
 	CHECK(c->fd >= 0 && c->out && c->in);
 	CHECK_EQ(inet_pton(AF_INET, address, &own.sin_addr), 1);
+	setsockopt(c->fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	CHECK_EQ(bind(c->fd, (struct sockaddr *)&own, sizeof(own)), 0);
 	setsockopt(c->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
 	CHECK_EQ(connect(c->fd, (struct sockaddr *)&a, sizeof(a)), 0);

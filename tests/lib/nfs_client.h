@@ -27,6 +27,9 @@ pid_t nfs_gateway_start(const struct cluster *c, uint32_t port);
 
 void nfs_dial(struct nfs_client *c, uint32_t port, uint32_t uid);
 void nfs_dial_from(struct nfs_client *c, uint32_t port, uint32_t uid, const char *address);
+/* own_port 0: any */
+void nfs_dial_at(struct nfs_client *c, uint32_t port, uint32_t uid, const char *address,
+		 uint16_t own_port);
 void nfs_hang_up(struct nfs_client *c);
 
 /* Encodes a call into c->out, behind 4 bytes for the record mark. */

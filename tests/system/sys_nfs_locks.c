@@ -203,19 +203,77 @@ static void a_cancelled_lock_is_not_granted(void)
 
 /* ---- ends ---- */
 
+/* Says that this host has restarted. */
+static void notify(struct nfs_client *from, const char *host)
+{
+	struct wire_nsm_notify_args a = { wire_text(host), 3 };
+
+	nfs_call(from, NSM_PROGRAM, NSM_VERSION, NSM_NOTIFY, XDR_ANY(xdr_wire_nsm_notify_args), &a,
+		 NULL, NULL);
+}
+
+static void free_all(struct nfs_client *from, const char *host)
+{
+	struct wire_nlm4_free_args a = { wire_text(host), 3 };
+
+	nfs_call(from, NLM_PROGRAM, NLM_VERSION, NLM_FREE_ALL, XDR_ANY(xdr_wire_nlm4_free_args), &a,
+		 NULL, NULL);
+}
+
 static void a_restarted_client_loses_its_locks(void)
 {
-	struct wire_nsm_notify_args a = { wire_text("other"), 3 };
-
 	CHECK_EQ(lock(0, 0, 10, true, false), NLM_OK);
 	CHECK_EQ(lock(1, 20, 10, true, false), NLM_OK);
-	nfs_call(&n, NSM_PROGRAM, NSM_VERSION, NSM_NOTIFY, XDR_ANY(xdr_wire_nsm_notify_args), &a,
-		 NULL, NULL);
+	notify(&n, "other");
 	CHECK_EQ(holder(2, 0, 10), 0);
-	a.host = wire_text("host");
-	nfs_call(&n, NSM_PROGRAM, NSM_VERSION, NSM_NOTIFY, XDR_ANY(xdr_wire_nsm_notify_args), &a,
-		 NULL, NULL);
+	notify(&n, "host");
 	CHECK_EQ(holder(2, 0, 0), -1);
+	CHECK_EQ(lock(0, 0, 10, true, false), NLM_OK);
+	free_all(&n, "host");
+	CHECK_EQ(holder(2, 0, 0), -1);
+}
+
+/* The same name from another address is not this client, and has no session. */
+static void another_address_releases_no_locks(void)
+{
+	struct sheaf_server before;
+	struct nfs_client forger;
+
+	CHECK_EQ(lock(0, 0, 10, true, false), NLM_OK);
+	before = server_status(fs, 0);
+	nfs_dial_from(&forger, port, 0, "127.0.0.1");
+	notify(&forger, "host");
+	free_all(&forger, "host");
+	CHECK_EQ(holder(2, 0, 10), 0);
+	CHECK(server_status(fs, 0).sessions <= before.sessions);
+	nfs_hang_up(&forger);
+	CHECK_EQ(unlock(0, 0, 10), NLM_OK);
+}
+
+/* 127.0.0.5 may use the export "ports" only, from ports below 1024: so must its status monitor. */
+static void users_of_a_client_release_no_locks(void)
+{
+	struct nfs_client kept = n, user;
+	struct nfs_handle kept_file = file, ports;
+	int privileged = udp_at(PORTMAP_PORT);
+
+	if (privileged < 0)
+		return; /* without privileges */
+	close(privileged);
+	nfs_dial_at(&n, port, 0, "127.0.0.5", 701);
+	CHECK_EQ(nfs_mount(&n, "/ports", &ports), MOUNT_OK);
+	CHECK_EQ(nfs_lookup(&n, &ports, "file", &file), NFS3_OK);
+	CHECK_EQ(lock(0, 0, 10, true, false), NLM_OK);
+	nfs_dial_from(&user, port, 0, "127.0.0.5");
+	notify(&user, "host");
+	free_all(&user, "host");
+	CHECK_EQ(holder(2, 0, 10), 0);
+	notify(&n, "host");
+	CHECK_EQ(holder(2, 0, 10), -1);
+	nfs_hang_up(&user);
+	nfs_hang_up(&n);
+	n = kept;
+	file = kept_file;
 }
 
 /* ---- gateways that end ---- */
@@ -293,7 +351,6 @@ static void without_a_gateway_locks_end_with_the_lease(void)
 /* It restarts while the gateway does: the new one does not know its locks. */
 static void a_restarted_client_loses_inherited_locks(void)
 {
-	struct wire_nsm_notify_args a = { wire_text("host"), 5 };
 	struct sheaf_file *f;
 
 	CHECK_EQ(sheaf_open(fs, "/file", O_RDWR, 0, NULL, &f), 0);
@@ -301,8 +358,7 @@ static void a_restarted_client_loses_inherited_locks(void)
 	next_gateway(SIGKILL);
 	dial_again();
 	CHECK(!is_free(f, 5));
-	nfs_call(&n, NSM_PROGRAM, NSM_VERSION, NSM_NOTIFY, XDR_ANY(xdr_wire_nsm_notify_args), &a,
-		 NULL, NULL);
+	notify(&n, "host");
 	CHECK(WITHIN(PATIENCE_S, is_free(f, 5)));
 	CHECK_EQ(lock(1, 0, 10, true, false), NLM_OK);
 	CHECK_EQ(unlock(1, 0, 10), NLM_OK);
@@ -457,7 +513,9 @@ static void rpcbind_tells_the_address(void)
 static void begin(void)
 {
 	cluster_create(&c, NULL);
-	nfs_exports(&c, "[export.all]\npath = /\nsquash = none\ninsecure = yes\n");
+	nfs_exports(&c, "[export.all]\npath = /\nsquash = none\ninsecure = yes\n"
+			"networks = 127.0.0.0/30\n"
+			"[export.ports]\npath = /\nsquash = none\nnetworks = 127.0.0.5/32\n");
 	cluster_start(&c);
 	fs = client_connect(c.conf);
 	port = free_ports(1);
@@ -478,7 +536,8 @@ static void end(void)
 
 SYS_MAIN(NULL, begin, end, TEST(locks_of_owners_conflict), TEST(locks_of_sheaf_clients_conflict),
 	 TEST(a_waiting_lock_is_granted_by_a_call), TEST(a_cancelled_lock_is_not_granted),
-	 TEST(a_restarted_client_loses_its_locks), TEST(locks_outlive_the_gateway),
+	 TEST(a_restarted_client_loses_its_locks), TEST(another_address_releases_no_locks),
+	 TEST(users_of_a_client_release_no_locks), TEST(locks_outlive_the_gateway),
 	 TEST(without_a_gateway_locks_end_with_the_lease),
 	 TEST(a_restarted_client_loses_inherited_locks), TEST(a_directory_of_a_user_is_not_used),
 	 TEST(clients_of_two_gateways_have_two_sessions), TEST(status_monitors_are_told),
