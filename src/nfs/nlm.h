@@ -30,7 +30,8 @@ void nlm_free_host(struct gateway *g, uint64_t host); /* releases all its locks 
 /* Waits for the lock on a task of its own, and tells the client. -ENOLCK: too many wait. */
 int nlm_wait_start(struct nfs_call *c, struct nlm_file *f, const struct wire_nlm4_lock_args *a,
 		   uint64_t host, const struct sheaf_lock *l);
-/* Does this lock wait already? Cancel: it shall not wait any more. */
-bool nlm_wait_find(struct gateway *g, uint64_t host, const struct sheaf_lock *l, bool cancel);
+/* Does this lock of the caller's session wait already? Cancel: it shall not wait any more. */
+bool nlm_wait_find(struct nfs_call *c, const struct sheaf_handle *h, uint64_t host,
+		   const struct sheaf_lock *l, bool cancel);
 
 #endif

@@ -117,7 +117,7 @@ static void nlm_lock_call(struct nfs_call *c)
 	r->status = enter(c, &a->lock, &h);
 	if (r->status != NLM_OK)
 		return;
-	if (a->block && nlm_wait_find(c->g, host, &l, false)) {
+	if (a->block && nlm_wait_find(c, &h, host, &l, false)) {
 		r->status = NLM_BLOCKED; /* a retransmission */
 		return;
 	}
@@ -141,7 +141,7 @@ static void nlm_cancel(struct nfs_call *c)
 
 	r->cookie = a->cookie;
 	r->status = enter(c, &a->lock, &h);
-	if (r->status == NLM_OK && !nlm_wait_find(c->g, host_of(c, &a->lock.caller), &l, true))
+	if (r->status == NLM_OK && !nlm_wait_find(c, &h, host_of(c, &a->lock.caller), &l, true))
 		r->status = NLM_DENIED;
 }
 

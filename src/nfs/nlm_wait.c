@@ -50,10 +50,21 @@ static bool tell(struct wait *w)
 	return false;
 }
 
+/* Waits until it has the lock, or is cancelled. A cancel ends all waits of the owner in libsheaf:
+ * those for other files begin again. */
+static int await(struct wait *w)
+{
+	int r = -EINTR;
+
+	while (r == -EINTR && !w->cancelled)
+		r = nlm_lock(w->file, w->host, &w->lock, true);
+	return r;
+}
+
 static void run(void *arg)
 {
 	struct wait *w = arg;
-	int r = nlm_lock(w->file, w->host, &w->lock, true);
+	int r = await(w);
 
 	if (!r && (w->cancelled || !tell(w)))
 		nlm_unlock(w->file, w->host, &w->lock);
@@ -101,13 +112,20 @@ int nlm_wait_start(struct nfs_call *c, struct nlm_file *f, const struct wire_nlm
 	return 0;
 }
 
-bool nlm_wait_find(struct gateway *g, uint64_t host, const struct sheaf_lock *l, bool cancel)
+static bool is_same(const struct wait *w, uint64_t host, const struct sheaf_lock *l)
+{
+	return w->host == host && w->lock.owner == l->owner && w->lock.start == l->start &&
+	       w->lock.length == l->length;
+}
+
+bool nlm_wait_find(struct nfs_call *c, const struct sheaf_handle *h, uint64_t host,
+		   const struct sheaf_lock *l, bool cancel)
 {
 	struct wait *w;
 
-	list_for_each(w, &g->lock_waits, link) {
-		if (w->host != host || w->lock.owner != l->owner || w->lock.start != l->start ||
-		    w->lock.length != l->length || w->cancelled)
+	list_for_each(w, &c->g->lock_waits, link) {
+		if (w->file->session != c->session || w->file->h.ino != h->ino ||
+		    !is_same(w, host, l) || w->cancelled)
 			continue;
 		w->cancelled = cancel;
 		if (cancel)

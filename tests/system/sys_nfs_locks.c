@@ -201,6 +201,34 @@ static void a_cancelled_lock_is_not_granted(void)
 	CHECK_EQ(holder(2, 0, 10), -1);
 }
 
+/* One owner waits for the same bytes of two files: a cancel is for one of them. */
+static void waits_for_two_files_are_two(void)
+{
+	int portmap = udp_at(PORTMAP_PORT), manager = udp_at(4045);
+	struct nfs_handle first = file, second;
+
+	if (portmap < 0)
+		return; /* without privileges */
+	CHECK_EQ(nfs_create(&n, &top, "second", CREATE3_GUARDED, 0644, &second), NFS3_OK);
+	CHECK_EQ(lock(0, 0, 10, true, false), NLM_OK);
+	CHECK_EQ(lock(1, 0, 10, true, true), NLM_BLOCKED);
+	file = second;
+	CHECK_EQ(lock(0, 0, 10, true, false), NLM_OK);
+	CHECK_EQ(cancel(1, 0, 10), NLM_DENIED); /* it does not wait yet */
+	CHECK_EQ(lock(1, 0, 10, true, true), NLM_BLOCKED);
+	CHECK_EQ(cancel(1, 0, 10), NLM_OK);
+	CHECK_EQ(cancel(1, 0, 10), NLM_DENIED);
+	CHECK_EQ(unlock(0, 0, 10), NLM_OK);
+	CHECK(WITHIN(PATIENCE_S, holder(2, 0, 10) == -1));
+	file = first;
+	CHECK_EQ(unlock(0, 0, 10), NLM_OK);
+	await_granted(portmap, manager, 1, NLM_OK);
+	CHECK(WITHIN(PATIENCE_S, holder(2, 0, 10) == 1));
+	CHECK_EQ(unlock(1, 0, 10), NLM_OK);
+	close(portmap);
+	close(manager);
+}
+
 /* ---- ends ---- */
 
 /* Says that this host has restarted. */
@@ -536,9 +564,9 @@ static void end(void)
 
 SYS_MAIN(NULL, begin, end, TEST(locks_of_owners_conflict), TEST(locks_of_sheaf_clients_conflict),
 	 TEST(a_waiting_lock_is_granted_by_a_call), TEST(a_cancelled_lock_is_not_granted),
-	 TEST(a_restarted_client_loses_its_locks), TEST(another_address_releases_no_locks),
-	 TEST(users_of_a_client_release_no_locks), TEST(locks_outlive_the_gateway),
-	 TEST(without_a_gateway_locks_end_with_the_lease),
+	 TEST(waits_for_two_files_are_two), TEST(a_restarted_client_loses_its_locks),
+	 TEST(another_address_releases_no_locks), TEST(users_of_a_client_release_no_locks),
+	 TEST(locks_outlive_the_gateway), TEST(without_a_gateway_locks_end_with_the_lease),
 	 TEST(a_restarted_client_loses_inherited_locks), TEST(a_directory_of_a_user_is_not_used),
 	 TEST(clients_of_two_gateways_have_two_sessions), TEST(status_monitors_are_told),
 	 TEST(stale_and_foreign_files_are_refused), TEST(the_portmapper_knows_the_port),
