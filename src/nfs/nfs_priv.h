@@ -353,6 +353,8 @@ void replay_name(struct nfs_call *c);
  * reply, when there is one. False: the call is new, and noted. */
 bool replay_find(struct nfs_call *c);
 void replay_store(struct nfs_call *c);
+/* There is no reply. The next retransmission is executed: the servers have the answer. */
+void replay_fail(struct nfs_call *c);
 void replay_end(struct gateway *g);
 
 /* ---- nfs_sessions.c ---- */

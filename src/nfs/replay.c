@@ -132,6 +132,19 @@ void replay_store(struct nfs_call *c)
 	r->waiter = NULL;
 }
 
+void replay_fail(struct nfs_call *c)
+{
+	struct replay *r = find(c);
+	struct nfs_call *waiter = r ? r->waiter : NULL;
+
+	if (!r || r->len)
+		return;
+	r->waiter = NULL;
+	forget(c->g, r);
+	if (waiter)
+		waiter->transport->drop(waiter);
+}
+
 void replay_end(struct gateway *g)
 {
 	while (!list_empty(&g->replays_by_age))

@@ -178,6 +178,8 @@ static void execute(struct nfs_call *c)
 	c->failed |= !ok;
 	count(c);
 	if (!ok) {
+		if (c->proc->once)
+			replay_fail(c);
 		refuse(c, RPC_SYSTEM_ERROR);
 		return;
 	}
