@@ -206,6 +206,27 @@ int ckpt_down(struct ckpt_exchange *x, void *buf, size_t len, bool each, int tim
 /* The same for bytes whose number only process 0 knows; *buf is to be freed elsewhere. */
 int ckpt_down_any(struct ckpt_exchange *x, void **buf, size_t *len, int timeout_ms);
 
+/* ---- ckpt_pool.c: memory for copied pages, of a bounded size ---- */
+
+/* Memory that shares no page with the program's, filled with zeros; NULL: there is none. */
+void *ckpt_own_alloc(size_t bytes);
+void ckpt_own_free(void *p, size_t bytes); /* p may be NULL */
+
+struct ckpt_pool {
+	char *mem;
+	uint32_t *unused; /* stack of slots */
+	size_t n_slots, n_unused, slot_bytes;
+	size_t reserve; /* this many of the unused ones are beyond the bound */
+	atomic_flag lock;
+};
+int ckpt_pool_make(struct ckpt_pool *p, uint64_t bound, size_t slot_bytes);
+void ckpt_pool_free(struct ckpt_pool *p); /* also a half-built one */
+/* false: the bound is reached. beyond: takes from the reserve then, which is whole again when all
+ * slots are back. */
+bool ckpt_pool_get(struct ckpt_pool *p, bool beyond, uint32_t *slot);
+void ckpt_pool_put(struct ckpt_pool *p, uint32_t slot);
+char *ckpt_pool_slot(const struct ckpt_pool *p, uint32_t slot);
+
 /* ---- ckpt_track.c: changes of memory, and what it was when a checkpoint began ---- */
 
 struct ckpt_track;

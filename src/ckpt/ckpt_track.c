@@ -69,14 +69,10 @@ struct ckpt_track {
 	size_t n_eager;
 	uint64_t *eager_before; /* bytes of the eager runs before each */
 	char *eager_copy;
-	/* ---- the pool ---- */
-	char *pool;
-	uint32_t *unused; /* stack of slots */
-	size_t n_slots, n_unused;
-	size_t reserve; /* this many of the unused ones are beyond the bound */
-	atomic_flag pool_lock;
+	struct ckpt_pool pool;
 	atomic_ullong copied, waits, progress;
-	/* 1 + the progress at which a writer gave up waiting; others do not wait again before there is more */
+	/* 1 + the progress at which a writer gave up waiting: until there is more, no other one
+	 * waits */
 	atomic_ullong stuck_at;
 };
 
@@ -84,21 +80,6 @@ static _Atomic(struct ckpt_track *) trackers[JOBS_MOST]; /* by mprotect */
 static atomic_int handlers; /* threads in take_fault() */
 static pthread_mutex_t registering = PTHREAD_MUTEX_INITIALIZER;
 static struct sigaction before;
-
-/* Memory that shares no page with the program's, filled with zeros; NULL: there is none. */
-static void *own_alloc(size_t bytes)
-{
-	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-	return p == MAP_FAILED ? NULL : p;
-}
-
-static void own_free(void *p, size_t bytes)
-{
-	if (p)
-		munmap(p, bytes);
-}
 
 /* ---- units ---- */
 
@@ -156,37 +137,6 @@ static void unit_unlock(struct ckpt_track *t, size_t u, uint8_t s)
 	atomic_store(&t->state[u], s);
 }
 
-/* ---- the pool ---- */
-
-static void pool_enter(struct ckpt_track *t)
-{
-	while (atomic_flag_test_and_set(&t->pool_lock))
-		sched_yield();
-}
-
-static bool pool_get(struct ckpt_track *t, bool beyond, uint32_t *slot)
-{
-	bool found;
-
-	pool_enter(t);
-	if (beyond && t->reserve && t->n_unused <= t->reserve)
-		t->reserve--;
-	found = t->n_unused > t->reserve;
-	if (found)
-		*slot = t->unused[--t->n_unused];
-	atomic_flag_clear(&t->pool_lock);
-	return found;
-}
-
-static void pool_put(struct ckpt_track *t, uint32_t slot)
-{
-	pool_enter(t);
-	t->unused[t->n_unused++] = slot;
-	if (t->n_unused == t->n_slots)
-		t->reserve = t->n_slots / 2;
-	atomic_flag_clear(&t->pool_lock);
-}
-
 /* ---- protection ---- */
 
 static int protect(struct ckpt_track *t, char *at, size_t len, bool on)
@@ -232,10 +182,10 @@ static bool written(struct ckpt_track *t, size_t u, const char *at)
 
 			if (stuck)
 				atomic_store(&t->stuck_at, seen + 1);
-			if (!pool_get(t,
-				      stuck || atomic_load(&t->stuck_at) ==
-						       atomic_load(&t->progress) + 1,
-				      &slot)) {
+			if (!ckpt_pool_get(&t->pool,
+					   stuck || atomic_load(&t->stuck_at) ==
+							    atomic_load(&t->progress) + 1,
+					   &slot)) {
 				unit_unlock(t, u, s);
 				atomic_fetch_add(&t->waits, !waited);
 				waited = true;
@@ -245,7 +195,7 @@ static bool written(struct ckpt_track *t, size_t u, const char *at)
 				nanosleep(&nap, NULL);
 				continue;
 			}
-			memcpy(t->pool + (size_t)slot * t->unit_bytes, place, len);
+			memcpy(ckpt_pool_slot(&t->pool, slot), place, len);
 			t->slot[u] = slot;
 			s = (uint8_t)((s & ~NEED) | COPIED);
 			atomic_fetch_add(&t->copied, len / t->page);
@@ -566,22 +516,6 @@ static int count_bytes(void *arg, size_t u, uint64_t at, char *mem, size_t len)
 	return 0;
 }
 
-static int make_pool(struct ckpt_track *t, uint64_t bound)
-{
-	size_t n = (size_t)(bound / t->unit_bytes);
-
-	n = MIN(MAX(n, 16U), UINT32_MAX / 4);
-	t->n_slots = 2 * n;
-	t->reserve = n;
-	t->unused = own_alloc(t->n_slots * sizeof(*t->unused));
-	t->pool = own_alloc(t->n_slots * t->unit_bytes);
-	if (!t->unused || !t->pool)
-		return ckpt_fail(-ENOMEM, "out of memory");
-	for (size_t i = 0; i < t->n_slots; i++)
-		t->unused[t->n_unused++] = (uint32_t)(t->n_slots - 1 - i);
-	return 0;
-}
-
 static int prepare(struct ckpt_track *t, uint64_t bound)
 {
 	struct runs eager = { .t = t, .only_eager = true };
@@ -589,9 +523,9 @@ static int prepare(struct ckpt_track *t, uint64_t bound)
 
 	if (r)
 		return r;
-	t->state = own_alloc((t->n_units + 1) * sizeof(*t->state));
-	t->slot = own_alloc((t->n_units + 1) * sizeof(*t->slot));
-	t->left = own_alloc((t->n_units + 1) * sizeof(*t->left));
+	t->state = ckpt_own_alloc((t->n_units + 1) * sizeof(*t->state));
+	t->slot = ckpt_own_alloc((t->n_units + 1) * sizeof(*t->slot));
+	t->left = ckpt_own_alloc((t->n_units + 1) * sizeof(*t->left));
 	t->bytes = calloc(t->n_units + 1, sizeof(*t->bytes));
 	if (!t->state || !t->slot || !t->bytes || !t->left)
 		return ckpt_fail(-ENOMEM, "out of memory");
@@ -606,22 +540,21 @@ static int prepare(struct ckpt_track *t, uint64_t bound)
 		return ckpt_fail(r ? r : -ENOMEM, "out of memory");
 	for (size_t i = 0; i < t->n_eager; i++)
 		t->eager_before[i + 1] = t->eager_before[i] + t->eager[i].len;
-	return make_pool(t, bound);
+	return ckpt_pool_make(&t->pool, bound, t->unit_bytes);
 }
 
 static void unprepare(struct ckpt_track *t)
 {
-	own_free(t->pool, t->n_slots * t->unit_bytes);
-	own_free(t->unused, t->n_slots * sizeof(*t->unused));
-	own_free(t->state, (t->n_units + 1) * sizeof(*t->state));
-	own_free(t->slot, (t->n_units + 1) * sizeof(*t->slot));
-	own_free(t->left, (t->n_units + 1) * sizeof(*t->left));
+	ckpt_pool_free(&t->pool);
+	ckpt_own_free(t->state, (t->n_units + 1) * sizeof(*t->state));
+	ckpt_own_free(t->slot, (t->n_units + 1) * sizeof(*t->slot));
+	ckpt_own_free(t->left, (t->n_units + 1) * sizeof(*t->left));
 	free(t->areas);
 	free(t->bytes);
 	free(t->eager);
 	free(t->eager_before);
 	free(t->eager_copy);
-	own_free(t, sizeof(*t));
+	ckpt_own_free(t, sizeof(*t));
 }
 
 static void unprotect_all(struct ckpt_track *t)
@@ -660,7 +593,7 @@ void ckpt_track_free(struct ckpt_track *t)
 static int new_one(const struct ckpt_pieces *p, uint64_t bound, bool fine, bool by_mprotect,
 		   struct ckpt_track **out)
 {
-	struct ckpt_track *t = own_alloc(sizeof(*t));
+	struct ckpt_track *t = ckpt_own_alloc(sizeof(*t));
 	int r;
 
 	if (!t)
@@ -670,7 +603,6 @@ static int new_one(const struct ckpt_pieces *p, uint64_t bound, bool fine, bool 
 	t->fd = t->stop = -1;
 	t->by_mprotect = by_mprotect;
 	t->fine = fine;
-	atomic_flag_clear(&t->pool_lock);
 	r = prepare(t, bound);
 	if (!r && !by_mprotect)
 		r = start_uffd(t);
@@ -788,8 +720,7 @@ static int copy_part(void *arg, size_t u, uint64_t at, char *mem, size_t len)
 	}
 	place = unit_place(t, mem, &unit_len);
 	s = unit_lock(t, u);
-	memcpy(k->out,
-	       s & COPIED ? t->pool + (size_t)t->slot[u] * t->unit_bytes + (mem - place) : mem,
+	memcpy(k->out, s & COPIED ? ckpt_pool_slot(&t->pool, t->slot[u]) + (mem - place) : mem,
 	       len);
 	k->out += len;
 	if (atomic_load(&t->is_lost)) {
@@ -799,7 +730,7 @@ static int copy_part(void *arg, size_t u, uint64_t at, char *mem, size_t len)
 	t->left[u] -= (uint32_t)MIN(len, t->left[u]);
 	if (!t->left[u]) {
 		if (s & COPIED)
-			pool_put(t, t->slot[u]);
+			ckpt_pool_put(&t->pool, t->slot[u]);
 		s &= (uint8_t) ~(NEED | COPIED);
 	}
 	unit_unlock(t, u, s);
@@ -831,7 +762,7 @@ void ckpt_track_end(struct ckpt_track *t, bool keeps)
 			continue;
 		s = unit_lock(t, u);
 		if (s & COPIED)
-			pool_put(t, t->slot[u]);
+			ckpt_pool_put(&t->pool, t->slot[u]);
 		unit_unlock(t, u, s & (uint8_t) ~(NEED | COPIED));
 	}
 	if (!keeps)

@@ -373,8 +373,8 @@ static const struct test_group *const parts[] = {
 	dir_groups,    lock_groups, limit_groups, self_groups,	 two_groups,
 };
 
-/* rm(1) goes down by descriptors: paths of 2,000 directories would be looked up from their beginning
- * each time, a million times over a network. */
+/* rm(1) goes down by descriptors. Paths of 2,000 directories would be looked up from their root
+ * each time: a million requests over a network. */
 static int remove_tree(const char *path)
 {
 	int status = 0;

@@ -112,4 +112,4 @@ touch end
 within grep -q 'given back' holder
 within free
 grep -h 'status monitor' gw?.log
-umount m && "$sheaf" umount s && mounts=()
+umount m && { "$sheaf" umount s || ! mountpoint -q s; } && mounts=() # a slow guest ends the daemon later
