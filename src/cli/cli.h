@@ -219,6 +219,8 @@ int cli_names_inside(struct cli *c, const char *path, bool with_stat, struct cli
 int cli_names_host(const char *path, struct cli_names *out);
 int cli_names_add(struct cli_names *l, const char *name, uint32_t type); /* 0 or -ENOMEM */
 void cli_names_sort(struct cli_names *l);
+/* Sorts the names; returns one that is there twice, or NULL. */
+const char *cli_names_twice(struct cli_names *l);
 void cli_names_free(struct cli_names *l);
 /* 1: a directory; 0: another file type, or no such file; or -errno */
 int cli_is_dir(struct cli *c, const char *path);

@@ -33,6 +33,15 @@ void cli_names_sort(struct cli_names *l)
 		qsort(l->v, l->n, sizeof(*l->v), by_name);
 }
 
+const char *cli_names_twice(struct cli_names *l)
+{
+	cli_names_sort(l);
+	for (size_t i = 1; i < l->n; i++)
+		if (strcmp(l->v[i - 1].name, l->v[i].name) == 0)
+			return l->v[i].name;
+	return NULL;
+}
+
 static bool is_dots(const char *name)
 {
 	return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;

@@ -560,9 +560,7 @@ static bool names_twice(struct cli *c)
 
 	for (int i = 0; i < c->n_args - 1 && !twice; i++)
 		twice = parse_arg(c->args[i], &src, name) || cli_names_add(&names, name, 0);
-	cli_names_sort(&names);
-	for (size_t i = 1; i < names.n && !twice; i++)
-		twice = strcmp(names.v[i - 1].name, names.v[i].name) == 0;
+	twice = twice || cli_names_twice(&names);
 	cli_names_free(&names);
 	return twice;
 }

@@ -145,6 +145,21 @@ expect 0 du -a /dir
 expect 0 du /kept
 [ "$(tail -n 1 out | cut -f2)" = /kept ] && grep -q "	/kept/sub$" out || fail "du of a tree"
 
+echo "mv does not let one argument replace another"
+expect 0 mkdir -p /m1 /m2 /old
+echo 1 | "$sheaf" cp - sheaf:/m1/log
+echo 2 | "$sheaf" cp - sheaf:/m2/log
+expect 1 mv /m1/log /dir/one /m2/log /old
+one_line "^sheaf mv: log: .*nothing was moved"
+expect 0 cat /m1/log /m2/log
+[ "$(tr '\n' ' ' <out)" = "1 2 " ] || fail "mv moved one of two files with one name"
+expect 0 ls /old
+[ -s out ] && fail "mv moved before it refused"
+expect 0 mv /m1/log /old
+expect 0 mv /m2/log /old # what was there before is replaced, as elsewhere
+expect 0 cat /old/log
+[ "$(cat out)" = 2 ] || fail "mv over an existing file"
+
 echo "df counts like df(1)"
 expect 0 df --json
 # Other programs use the disk meanwhile: 1 % and 64 MiB of difference are theirs.
