@@ -54,7 +54,8 @@ struct task {
 	enum { SOURCE, TARGET, TARGET_DIR } blame; /* where an error occurred */
 };
 
-/* Files left open because a server does not answer: a source and a target per thread. */
+/* Files left open because a server does not answer: a source and a target per thread. Nothing reads
+ * this; with pointers to them here, leak checkers know that the files are not lost. */
 static struct sheaf_file *still_open[2 * TREE_JOBS_MAX];
 
 /* ---- attributes, removal, open files ---- */
