@@ -355,8 +355,27 @@ static int look_at_target(struct task *t, bool *straight, bool *elsewhere)
 	return r < 0 ? blame(t, TARGET, r) : CLI_OK;
 }
 
+/* Size, mode and times of the open source: since they were looked up by name, another file may have
+ * got the name. */
+static int stat_source(struct task *t, struct cli_stream *from)
+{
+	int r = 0;
+
+	if (t->src.standard) /* place_stat() has chosen its mode */
+		return 0;
+	if (from->f)
+		r = sheaf_fstat(from->f, &t->st);
+	else if (fstat(from->fd, &t->st) < 0)
+		r = -errno;
+	if (!r && S_ISDIR(t->st.st_mode))
+		r = -EISDIR;
+	check(t, r);
+	return r;
+}
+
 static int copy_file(struct task *t)
 {
+	int links = t->j->walk.c->opt[OPT_RECURSIVE] ? O_NOFOLLOW : 0;
 	struct cli_stream from;
 	bool straight, elsewhere;
 	int r = look_at_target(t, &straight, &elsewhere);
@@ -364,10 +383,12 @@ static int copy_file(struct task *t)
 	if (r)
 		return r;
 	t->blame = SOURCE;
-	r = place_open(t->j, &t->src, O_RDONLY, 0, &from);
+	r = place_open(t->j, &t->src, O_RDONLY | links, 0, &from);
 	if (r)
 		return task_fail(t, r);
-	r = straight ? copy_straight(t, &from) : copy_to_temp(t, &from, elsewhere);
+	r = stat_source(t, &from);
+	if (!r)
+		r = straight ? copy_straight(t, &from) : copy_to_temp(t, &from, elsewhere);
 	place_close(t->j, &from);
 	if (r)
 		return task_fail(t, r);

@@ -231,6 +231,39 @@ expect 0 cp -r sheaf:/tree into # a repeated one completes
 same into/tree
 rm -rf into/tree
 
+# waits_for_it: the command has said for a second that it waits for a server
+waits_for_it() {
+	grep -q "waiting for" err
+}
+
+echo "a source that is replaced while cp looks at the target is copied as a whole"
+echo short >short
+expect 0 cp short "sheaf:$held/target"
+expect 0 mkdir "$in/to"
+expect 0 mv "$held/target" "$in/to/file" # the name is not server1's, the inode is
+[ "$(home "$in/to/file")" = 1 ] || fail "the file has moved to another server with its name"
+expect 0 cp short "sheaf:$in/file"
+expect 0 cp tree/large "sheaf:$in/other"
+[ "$(home "$in/other")" = 2 ] && [ "$(home "$in/to")" != 1 ] || fail "server1 keeps another name or file"
+for recursive in "" -r; do
+	: >err
+	halt
+	"$sheaf" --conf fs/patient.conf cp $recursive "sheaf:$in/file" "sheaf:$in/to" >out 2>err &
+	cp=$!
+	within waits_for_it
+	for names in "file was" "other file"; do # nothing is replaced: server1 would have to remove it
+		"$sheaf" mv "$in/${names% *}" "$in/${names#* }" || fail "mv while server1 stands still"
+	done
+	kill -CONT "${helpers[0]}"
+	wait $cp || fail "cp of a file that is replaced"
+	"$sheaf" cat "$in/to/file" | cmp - tree/large || fail "a part of the new file was copied"
+	expect 0 mv "$in/file" "$in/other"
+	expect 0 mv "$in/was" "$in/file"
+	expect 0 cp short "sheaf:$held/target"
+	expect 0 mv "$held/target" "$in/to/file"
+done
+expect 0 rm -r "$in/to" "$in/file" "$in/other"
+
 echo "what cannot be removed is told"
 mkdir shut
 plain=() # root may do what modes forbid, unless it lacks two capabilities
