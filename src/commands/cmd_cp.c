@@ -284,6 +284,17 @@ static int copy_to_temp(struct task *t, struct cli_stream *from, bool elsewhere)
 	return end_temp(t, &temp, r);
 }
 
+/* Are symbolic links at the target followed? Where the last argument is one, and, as cp(1) does it,
+ * in that directory without -r. Any other link was copied from a source, whose owner chose its
+ * text: data written through it would replace foreign files. */
+static bool follows_target(const struct task *t)
+{
+	const struct filling *in = t->in;
+
+	return !in->dir.parent &&
+	       (!t->j->walk.c->opt[OPT_RECURSIVE] || strcmp(t->dst.path, in->dst.path) == 0);
+}
+
 /* Copies into a device or pipe, which cannot be replaced by a rename. */
 static int copy_straight(struct task *t, struct cli_stream *from)
 {
@@ -291,7 +302,7 @@ static int copy_straight(struct task *t, struct cli_stream *from)
 	int r;
 
 	t->blame = TARGET;
-	r = place_open(t->j, &t->dst, O_WRONLY, 0, &to);
+	r = place_open(t->j, &t->dst, O_WRONLY | (follows_target(t) ? 0 : O_NOFOLLOW), 0, &to);
 	return r ? r : end_target(t, &to, copy_bytes(t, from, &to));
 }
 
@@ -332,8 +343,9 @@ static int resolve_link(struct job *j, struct place *dst)
 /* Examines an existing target: CLI_OK, or CLI_FAILED and a message: it cannot be replaced. */
 static int look_at_target(struct task *t, bool *straight, bool *elsewhere)
 {
+	bool follow = follows_target(t);
 	struct stat old;
-	int r = t->in->made ? -ENOENT : place_stat(t->j->walk.c, &t->dst, true, &old);
+	int r = t->in->made ? -ENOENT : place_stat(t->j->walk.c, &t->dst, follow, &old);
 
 	*straight = *elsewhere = false;
 	if (t->dst.standard) {
@@ -349,8 +361,8 @@ static int look_at_target(struct task *t, bool *straight, bool *elsewhere)
 	if (t->src.inside && t->dst.inside && old.st_ino == t->st.st_ino)
 		return tree_error(&t->j->walk, "%s and %s are the same file", t->src.shown,
 				  t->dst.shown);
-	*straight = !S_ISREG(old.st_mode);
-	r = *straight ? 0 : resolve_link(t->j, &t->dst);
+	*straight = !S_ISREG(old.st_mode) && !S_ISLNK(old.st_mode);
+	r = *straight || !follow ? 0 : resolve_link(t->j, &t->dst);
 	*elsewhere = r > 0;
 	return r < 0 ? blame(t, TARGET, r) : CLI_OK;
 }
@@ -422,29 +434,42 @@ static int copy_link(struct task *t)
 
 /* ---- trees ---- */
 
-/* The directory is writable while it is filled; leave() sets a mode without u+rwx at the end. */
+/* Makes the target directory, or takes the one that is there. It is writable while it is filled;
+ * leave() sets a mode without u+rwx at the end. */
+static int make_dir(struct task *t, struct filling *d)
+{
+	struct job *j = t->j;
+	struct stat old;
+	int r = place_mkdir(j->walk.c, &t->dst, d->mode | 0700);
+
+	d->made = r == 0;
+	if (r != -EEXIST)
+		return blame(t, TARGET_DIR, r);
+	r = place_stat(j->walk.c, &t->dst, follows_target(t), &old);
+	if (!r && S_ISLNK(old.st_mode))
+		return tree_error(&j->walk,
+				  "%s: a symbolic link is where a directory is to be, and is not "
+				  "followed: remove it",
+				  t->dst.shown);
+	if (!r && !S_ISDIR(old.st_mode))
+		r = -ENOTDIR;
+	return blame(t, TARGET, r);
+}
+
 static int copy_dir(struct task *t)
 {
 	struct job *j = t->j;
 	struct filling *d = calloc(1, sizeof(*d));
-	struct stat old;
 	int r;
 
 	if (!d)
 		return tree_error(&j->walk, "out of memory");
 	d->mode = t->st.st_mode & 0777;
 	d->st = t->st;
-	r = place_mkdir(j->walk.c, &t->dst, d->mode | 0700);
-	d->made = r == 0;
-	t->blame = r == -EEXIST ? TARGET : TARGET_DIR;
-	if (r == -EEXIST) {
-		r = place_stat(j->walk.c, &t->dst, true, &old);
-		if (!r && !S_ISDIR(old.st_mode))
-			r = -ENOTDIR;
-	}
+	r = make_dir(t, d);
 	if (r) {
 		free(d);
-		return task_fail(t, r);
+		return r;
 	}
 	d->src = t->src;
 	d->dst = t->dst;

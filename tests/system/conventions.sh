@@ -145,6 +145,42 @@ expect 0 du -a /dir
 expect 0 du /kept
 [ "$(tail -n 1 out | cut -f2)" = /kept ] && grep -q "	/kept/sub$" out || fail "du of a tree"
 
+echo "cp -r does not write through symbolic links in its target"
+mkdir -p user/dir user/plain
+echo mine >user/dir/file
+echo mine >user/plain/file
+expect 0 mkdir -p /foreign/sub /night/user/plain
+echo foreign | "$sheaf" cp - sheaf:/foreign/file
+expect 0 ln -s /foreign /night/user/dir
+expect 0 ln -s /foreign/file /night/user/plain/file
+expect 1 cp -r user sheaf:/night
+one_line "^sheaf cp: sheaf:/night/user/dir: a symbolic link"
+expect 0 cat /foreign/file /night/user/plain/file
+[ "$(tr '\n' ' ' <out)" = "foreign mine " ] || fail "cp -r wrote through a link inside"
+mkdir -p foreign night/user/plain
+echo foreign >foreign/file
+ln -s "$work/foreign" night/user/dir
+ln -s "$work/foreign/file" night/user/plain/file
+expect 0 cp -r user sheaf:/
+expect 1 cp -r sheaf:/user night
+one_line "^sheaf cp: night/user/dir: a symbolic link"
+[ "$(cat foreign/file night/user/plain/file | tr '\n' ' ')" = "foreign mine " ] || fail "cp -r wrote through a link outside"
+# a name of an argument is no different
+expect 0 ln -s /foreign/file /night/file
+expect 0 ln -s /foreign /night/dir
+expect 1 cp -r user/dir user/plain/file sheaf:/night
+one_line "^sheaf cp: sheaf:/night/dir: a symbolic link"
+expect 0 cat /foreign/file /night/file
+[ "$(tr '\n' ' ' <out)" = "foreign mine " ] || fail "cp -r wrote through the link of an argument's name"
+expect 0 ln -s /night /last # the last argument may be a link
+expect 0 cp -r user/plain sheaf:/last
+expect 0 cat /night/plain/file
+expect 0 cp user/plain/file sheaf:/last
+expect 0 ln -sf /foreign/file /night/file # without -r as cp(1)
+expect 0 cp user/plain/file sheaf:/night
+expect 0 cat /foreign/file
+[ "$(cat out)" = mine ] || fail "cp without -r does not follow a link in the target directory"
+
 echo "mv does not let one argument replace another"
 expect 0 mkdir -p /m1 /m2 /old
 echo 1 | "$sheaf" cp - sheaf:/m1/log
