@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "commands/commands.h"
+#include "commands/cp_made.h"
 #include "commands/cp_place.h"
 #include "sheaf_handle.h"
 
@@ -31,6 +32,7 @@ struct job {
 	struct tree_walk walk;
 	struct cli_progress progress;
 	struct cli_copier *copiers[TREE_JOBS_MAX];
+	struct made_dirs targets; /* one for each argument that is a directory */
 	atomic_uint n_temps, n_still_open;
 };
 
@@ -41,6 +43,7 @@ struct filling {
 	mode_t mode;
 	struct stat st; /* of the source */
 	bool made; /* created by this command, so it was empty */
+	bool ours; /* the source is in the file system inside: inode numbers can be compared */
 	bool into; /* top only: dst is an existing directory, the arguments go into it */
 };
 
@@ -434,6 +437,12 @@ static int copy_link(struct task *t)
 
 /* ---- trees ---- */
 
+static int fail_itself(struct task *t)
+{
+	return tree_error(&t->j->walk, "%s: cannot be copied into itself, %s", t->src.shown,
+			  t->dst.shown);
+}
+
 /* Makes the target directory, or takes the one that is there. It is writable while it is filled;
  * leave() sets a mode without u+rwx at the end. */
 static int make_dir(struct task *t, struct filling *d)
@@ -443,7 +452,7 @@ static int make_dir(struct task *t, struct filling *d)
 	int r = place_mkdir(j->walk.c, &t->dst, d->mode | 0700);
 
 	d->made = r == 0;
-	if (r != -EEXIST)
+	if ((r && r != -EEXIST) || (!r && t->in->dir.parent))
 		return blame(t, TARGET_DIR, r);
 	r = place_stat(j->walk.c, &t->dst, follows_target(t), &old);
 	if (!r && S_ISLNK(old.st_mode))
@@ -453,7 +462,21 @@ static int make_dir(struct task *t, struct filling *d)
 				  t->dst.shown);
 	if (!r && !S_ISDIR(old.st_mode))
 		r = -ENOTDIR;
+	if (!r && !t->in->dir.parent && made_is_ours(j->walk.c, &t->dst, &old))
+		r = made_add(&j->targets, old.st_ino);
+	if (!r && d->ours && made_has(&j->targets, t->st.st_ino))
+		return fail_itself(t);
 	return blame(t, TARGET, r);
+}
+
+/* Asks only where a mount may begin. */
+static bool is_source_ours(const struct task *t)
+{
+	const struct filling *in = t->in;
+
+	if (in->dir.parent && in->st.st_dev == t->st.st_dev)
+		return in->ours;
+	return made_is_ours(t->j->walk.c, &t->src, &t->st);
 }
 
 static int copy_dir(struct task *t)
@@ -466,7 +489,8 @@ static int copy_dir(struct task *t)
 		return tree_error(&j->walk, "out of memory");
 	d->mode = t->st.st_mode & 0777;
 	d->st = t->st;
-	r = make_dir(t, d);
+	d->ours = is_source_ours(t);
+	r = d->ours && made_has(&j->targets, t->st.st_ino) ? fail_itself(t) : make_dir(t, d);
 	if (r) {
 		free(d);
 		return r;
@@ -549,8 +573,7 @@ static int copy_arg(struct task *t, const char *arg)
 		return tree_fail(w, t->src.shown, !t->src.inside, r);
 	if (t->src.inside && t->dst.inside && cli_beneath(t->src.path, t->dst.path) &&
 	    strcmp(t->src.path, t->dst.path) && cli_is_dir(w->c, t->src.path) > 0)
-		return tree_error(w, "%s: cannot be copied into itself, %s", t->src.shown,
-				  t->dst.shown);
+		return fail_itself(t);
 	return copy_any(t);
 }
 
@@ -716,6 +739,8 @@ static int run_cp(struct cli *c)
 	j.walk.progress = &j.progress;
 	j.progress.draw = isatty(STDERR_FILENO);
 	place_init();
+	if (made_init(&j.targets))
+		return cli_error(c, "out of memory");
 	status = cli_connect(c);
 	if (!status) {
 		cli_catch_signals();
@@ -723,6 +748,7 @@ static int run_cp(struct cli *c)
 	}
 	for (unsigned i = 0; i < TREE_JOBS_MAX; i++)
 		cli_copier_free(j.copiers[i]);
+	made_destroy(&j.targets);
 	return status;
 }
 

@@ -181,6 +181,19 @@ expect 0 cp user/plain/file sheaf:/night
 expect 0 cat /foreign/file
 [ "$(cat out)" = mine ] || fail "cp without -r does not follow a link in the target directory"
 
+echo "cp -r does not copy a directory into itself, whatever its path"
+expect 0 mkdir -p /self/sub
+expect 0 cp user/plain/file sheaf:/self/sub
+expect 0 ln -s /self /to-self
+expect 1 cp -r sheaf:/self sheaf:/to-self/copy
+one_line "^sheaf cp: sheaf:/self/copy: cannot be copied into itself"
+expect 0 ls -R /self/copy
+[ "$(tr '\n' ' ' <out)" = "/self/copy: sub  /self/copy/sub: file " ] || fail "not what was there before"
+expect 1 cp -r sheaf:/self sheaf:/self/sub sheaf:/to-self/copy # the targets of other arguments count, too
+expect 1 cp -r sheaf:/self sheaf:/to-self/copy/..
+one_line "into itself"
+expect 0 rm -r /self
+
 echo "mv does not let one argument replace another"
 expect 0 mkdir -p /m1 /m2 /old
 echo 1 | "$sheaf" cp - sheaf:/m1/log

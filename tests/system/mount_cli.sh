@@ -131,6 +131,17 @@ expect 0 --conf "$conf" mount mnt
 [ -s out ] || [ -s err ] && fail "mount has something to say"
 grep -q "^$conf $work/mnt fuse.sheaf rw,nosuid,nodev,.*allow_other" /proc/mounts || fail "how it is mounted"
 
+echo "cp -r does not copy a directory into itself through the mount"
+for args in "sheaf:/own mnt/own/sub" "mnt/own sheaf:/own/sub"; do
+	mkdir -p mnt/own/sub
+	echo x >mnt/own/file
+	expect 1 --conf "$conf" cp -r $args
+	one_line "/own/sub/own: cannot be copied into itself"
+	[ "$(ls -A mnt/own/sub/own | tr '\n' ' ')" = "file sub " ] && [ -z "$(ls -A mnt/own/sub/own/sub)" ] ||
+		fail "not what was there before"
+	rm -r mnt/own
+done
+
 echo "a mount that waits for a server says so in its log and in sheaf status"
 # What requests wait for as long as `timeout`, so look while one waits.
 status_tells_waits() {
