@@ -197,6 +197,19 @@ int cli_join(char out[CLI_PATH_MAX], const char *dir, const char *name)
 	return 0;
 }
 
+int cli_path_add(char path[CLI_PATH_MAX], const char *name)
+{
+	size_t n = strlen(path), len = strlen(name);
+	bool slash = !n || path[n - 1] != '/';
+
+	if (n + slash + len >= CLI_PATH_MAX)
+		return -ENAMETOOLONG;
+	if (slash)
+		path[n++] = '/';
+	memcpy(path + n, name, len + 1);
+	return 0;
+}
+
 const char *cli_basename(const char *path)
 {
 	const char *slash = strrchr(path, '/');

@@ -58,6 +58,9 @@ uint32_t cli_metas(uint32_t servers);
 /* The path in the file system that `arg` ("sheaf:/a", "/a", "a") names: absolute, without empty,
  * "." and ".." components. -ENAMETOOLONG. */
 int cli_inside_path(const char *arg, char out[CLI_PATH_MAX]);
+/* Appends a component to a path; -ENAMETOOLONG: it is unchanged. Recursive functions share one such
+ * buffer and cut it back: one in each of 2,000 frames would overflow the stack. */
+int cli_path_add(char path[CLI_PATH_MAX], const char *name);
 /* dir/name; -ENAMETOOLONG. `out` must not be one of the inputs. */
 int cli_join(char out[CLI_PATH_MAX], const char *dir, const char *name);
 /* The last component ("" for "/"); points into `path`, which has no trailing slash. */
@@ -216,6 +219,7 @@ struct cli_names {
 };
 /* The sorted names of a directory. 0 or -errno; cli_names_free() is needed in both cases. */
 int cli_names_inside(struct cli *c, const char *path, bool with_stat, struct cli_names *out);
+int cli_names_of(struct cli *c, struct sheaf_handle dir, bool with_stat, struct cli_names *out);
 int cli_names_host(const char *path, struct cli_names *out);
 int cli_names_add(struct cli_names *l, const char *name, uint32_t type); /* 0 or -ENOMEM */
 void cli_names_sort(struct cli_names *l);
@@ -230,10 +234,11 @@ int cli_each_arg(struct cli *c, int first,
 		 int (*fn)(struct cli *c, const char *arg, char *path, void *data), void *data);
 /* The same for the file that each argument names and, if recursive, for everything beneath it, each
  * directory before its contents. Symbolic links are followed only in arguments, and only without
- * recursion. A signal ends it. */
-int cli_each_file(struct cli *c, int first, bool recursive,
-		  int (*fn)(struct cli *c, const char *path, const struct stat *st, void *data),
-		  void *data);
+ * recursion. The walk goes by handle, and fn must use the handle: others may replace a directory
+ * by a link meanwhile, and a path would lead out of the tree. A signal ends it. */
+typedef int cli_file_fn(struct cli *c, const char *path, struct sheaf_handle h,
+			const struct stat *st, void *data);
+int cli_each_file(struct cli *c, int first, bool recursive, cli_file_fn *fn, void *data);
 /* The text of a symbolic link inside; 0 or -errno. */
 int cli_read_link(struct cli *c, const char *path, char out[CLI_PATH_MAX]);
 
@@ -285,7 +290,9 @@ struct cli_dir {
 	unsigned holds;
 	bool failed; /* processing something in it failed; may be read in leave() */
 	bool skip; /* do not process the remaining names */
-	char path[CLI_PATH_MAX]; /* set by tree_enter_inside() */
+	/* set by tree_enter_inside() */
+	struct sheaf_handle handle;
+	char path[CLI_PATH_MAX];
 };
 
 struct tree_walk {
@@ -323,8 +330,14 @@ struct cli_dir *tree_root(struct cli *c, size_t size, char **args, int n);
 int tree_run(struct tree_walk *w, struct cli_dir *root);
 /* Queues directory d, found in `parent`; d->names must be set. */
 void tree_enter(struct tree_walk *w, struct cli_dir *parent, struct cli_dir *d);
-/* Reads and queues a directory inside, which may have been removed meanwhile; an exit status. */
-int tree_enter_inside(struct tree_walk *w, struct cli_dir *parent, const char *path);
+/* Reads and queues a directory inside, which may have been removed meanwhile; an exit status. The
+ * path is for messages. */
+int tree_enter_inside(struct tree_walk *w, struct cli_dir *parent, const char *path,
+		      struct sheaf_handle dir);
+/* The same for the directory of this name in `parent`, by handle: if it was replaced by a symbolic
+ * link since it was listed, it is not entered, since the link may lead out of the tree. */
+int tree_enter_name(struct tree_walk *w, struct cli_dir *parent, const char *path,
+		    const char *name);
 
 /* Print an error, unless the walk is stopping; return CLI_FAILED. host: a file of this host failed.
  * tree_fail_dir() also skips the remaining names of d, which would fail alike. */

@@ -58,30 +58,65 @@ static int names_stat(struct cli_names *l, const struct stat *st)
 	return 0;
 }
 
-int cli_names_inside(struct cli *c, const char *path, bool with_stat, struct cli_names *out)
+/* st: NULL, or the attributes; without a mode if the entry was removed meanwhile */
+static int add_entry(struct cli_names *l, const struct sheaf_dirent *e, const struct stat *st)
 {
-	struct sheaf_dirent e;
-	struct sheaf_dir *d;
-	struct stat st;
-	int r = sheaf_opendir(c->fs, path, &d);
+	int r;
+
+	if (is_dots(e->name) || (st && !st->st_mode))
+		return 0;
+	r = cli_names_add(l, e->name, e->type);
+	if (!r && st)
+		r = names_stat(l, st);
+	if (!r) {
+		l->v[l->n - 1].ino = e->ino;
+		l->v[l->n - 1].gen = e->gen;
+	}
+	return r;
+}
+
+#define PAGE 512 /* entries a request, as libsheaf reads them by path */
+
+struct page {
+	struct sheaf_dirent entry[PAGE];
+	struct stat st[PAGE];
+};
+
+int cli_names_of(struct cli *c, struct sheaf_handle dir, bool with_stat, struct cli_names *out)
+{
+	struct page *p = malloc(sizeof(*p));
+	uint64_t cookie = 0;
+	int n = 0, r = p ? 0 : -ENOMEM;
 
 	*out = (struct cli_names){ 0 };
-	if (r)
-		return r;
-	while ((r = with_stat ? sheaf_readdir_stat(d, &e, &st) : sheaf_readdir(d, &e)) > 0) {
-		if (is_dots(e.name) || (with_stat && !st.st_mode))
-			continue;
-		r = cli_names_add(out, e.name, e.type);
-		if (!r && with_stat)
-			r = names_stat(out, &st);
-		if (r)
-			break;
-		out->v[out->n - 1].ino = e.ino;
-		out->v[out->n - 1].gen = e.gen;
-	}
-	sheaf_closedir(d);
+	do {
+		if (!r)
+			n = with_stat ? sheaf_h_readdir_stat(c->fs, NULL, dir, cookie, p->entry,
+							     p->st, PAGE) :
+					sheaf_h_readdir(c->fs, NULL, dir, cookie, p->entry, PAGE);
+		if (!r && n < 0)
+			r = n;
+		for (int i = 0; i < n && !r; i++)
+			r = add_entry(out, &p->entry[i], with_stat ? &p->st[i] : NULL);
+		if (n > 0)
+			cookie = p->entry[n - 1].cookie;
+	} while (!r && n > 0);
+	free(p);
 	cli_names_sort(out);
 	return r;
+}
+
+int cli_names_inside(struct cli *c, const char *path, bool with_stat, struct cli_names *out)
+{
+	struct sheaf_handle dir = { .gen = SHEAF_GEN };
+	struct stat st;
+	int r = sheaf_stat(c->fs, path, &st);
+
+	*out = (struct cli_names){ 0 };
+	if (r || !S_ISDIR(st.st_mode))
+		return r ? r : -ENOTDIR;
+	dir.ino = st.st_ino;
+	return cli_names_of(c, dir, with_stat, out);
 }
 
 int cli_names_host(const char *path, struct cli_names *out)
@@ -150,29 +185,44 @@ int cli_each_arg(struct cli *c, int first,
 
 struct each {
 	bool recursive, catches;
-	int (*fn)(struct cli *c, const char *path, const struct stat *st, void *data);
+	cli_file_fn *fn;
 	void *data;
 };
 
-static int each_below(struct cli *c, const char *path, const struct each *e)
-{
-	char child[CLI_PATH_MAX];
-	struct cli_names names;
-	struct stat st;
-	int status = CLI_OK, r = cli_names_inside(c, path, false, &names);
+static int each_below(struct cli *c, char path[CLI_PATH_MAX], struct sheaf_handle dir,
+		      const struct each *e);
 
+/* A file in the directory `dir`, and all beneath it. */
+static int each_in(struct cli *c, char path[CLI_PATH_MAX], struct sheaf_handle dir,
+		   const char *name, const struct each *e)
+{
+	struct sheaf_handle h;
+	struct stat st;
+	int status, r = sheaf_h_lookup(c->fs, NULL, dir, name, &h, &st);
+
+	if (r == -ENOENT || r == -ESTALE) /* removed meanwhile */
+		return CLI_OK;
 	if (r)
+		return cli_fail(c, path, r);
+	status = e->fn(c, path, h, &st, e->data);
+	return S_ISDIR(st.st_mode) ? status | each_below(c, path, h, e) : status;
+}
+
+static int each_below(struct cli *c, char path[CLI_PATH_MAX], struct sheaf_handle dir,
+		      const struct each *e)
+{
+	size_t len = strlen(path);
+	struct cli_names names;
+	int status = CLI_OK, r = cli_names_of(c, dir, false, &names);
+
+	if (r && r != -ENOENT && r != -ESTALE)
 		status = cli_fail(c, path, r);
 	for (size_t i = 0; !r && i < names.n && !c->lost && !cli_signal; i++) {
-		int r2 = cli_join(child, path, names.v[i].name);
-
-		if (!r2)
-			r2 = sheaf_lstat(c->fs, child, &st);
-		if (r2 == -ENOENT) /* removed meanwhile */
-			continue;
-		status |= r2 ? cli_fail(c, child, r2) : e->fn(c, child, &st, e->data);
-		if (!r2 && S_ISDIR(st.st_mode))
-			status |= each_below(c, child, e);
+		if (cli_path_add(path, names.v[i].name))
+			status |= cli_fail(c, path, -ENAMETOOLONG);
+		else
+			status |= each_in(c, path, dir, names.v[i].name, e);
+		path[len] = 0;
 	}
 	cli_names_free(&names);
 	return status;
@@ -180,6 +230,7 @@ static int each_below(struct cli *c, const char *path, const struct each *e)
 
 static int each_file(struct cli *c, const char *arg, char *path, void *data)
 {
+	struct sheaf_handle h = { .gen = SHEAF_GEN };
 	struct each *e = data;
 	struct stat st;
 	int status, r = e->recursive ? sheaf_lstat(c->fs, path, &st) : sheaf_stat(c->fs, path, &st);
@@ -189,15 +240,14 @@ static int each_file(struct cli *c, const char *arg, char *path, void *data)
 	e->catches = true;
 	if (r)
 		return cli_fail(c, arg, r);
-	status = e->fn(c, path, &st, e->data);
+	h.ino = st.st_ino;
+	status = e->fn(c, path, h, &st, e->data);
 	if (e->recursive && S_ISDIR(st.st_mode))
-		status |= each_below(c, path, e);
+		status |= each_below(c, path, h, e);
 	return status;
 }
 
-int cli_each_file(struct cli *c, int first, bool recursive,
-		  int (*fn)(struct cli *c, const char *path, const struct stat *st, void *data),
-		  void *data)
+int cli_each_file(struct cli *c, int first, bool recursive, cli_file_fn *fn, void *data)
 {
 	struct each e = { .recursive = recursive, .fn = fn, .data = data };
 

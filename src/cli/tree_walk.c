@@ -102,12 +102,14 @@ void tree_enter(struct tree_walk *w, struct cli_dir *parent, struct cli_dir *d)
 	pthread_mutex_unlock(&w->lock);
 }
 
-int tree_enter_inside(struct tree_walk *w, struct cli_dir *parent, const char *path)
+int tree_enter_inside(struct tree_walk *w, struct cli_dir *parent, const char *path,
+		      struct sheaf_handle dir)
 {
 	struct cli_dir *d = calloc(1, sizeof(*d));
-	int r = d ? cli_names_inside(w->c, path, false, &d->names) : -ENOMEM;
+	int r = d ? cli_names_of(w->c, dir, false, &d->names) : -ENOMEM;
 
 	if (!r) {
+		d->handle = dir;
 		strcpy(d->path, path);
 		tree_enter(w, parent, d);
 		return CLI_OK;
@@ -115,7 +117,21 @@ int tree_enter_inside(struct tree_walk *w, struct cli_dir *parent, const char *p
 	if (d)
 		cli_names_free(&d->names);
 	free(d);
-	return r == -ENOENT ? CLI_OK : tree_fail(w, path, false, r);
+	return r == -ENOENT || r == -ESTALE ? CLI_OK : tree_fail(w, path, false, r);
+}
+
+int tree_enter_name(struct tree_walk *w, struct cli_dir *parent, const char *path, const char *name)
+{
+	struct sheaf_handle dir;
+	struct stat st;
+	int r = sheaf_h_lookup(w->c->fs, NULL, parent->handle, name, &dir, &st);
+
+	if (!r && !S_ISDIR(st.st_mode))
+		return tree_error(w, "%s: it was replaced while this command ran, and is left",
+				  path);
+	if (!r)
+		return tree_enter_inside(w, parent, path, dir);
+	return r == -ENOENT || r == -ESTALE ? CLI_OK : tree_fail(w, path, false, r);
 }
 
 /* Called with the lock held. */

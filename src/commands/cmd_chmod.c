@@ -8,14 +8,18 @@ struct change {
 	mode_t mask;
 };
 
-static int change_one(struct cli *c, const char *path, const struct stat *st, void *arg)
+static int change_one(struct cli *c, const char *path, struct sheaf_handle h, const struct stat *st,
+		      void *arg)
 {
 	struct change *x = arg;
-	mode_t mode = 0;
-	int r = S_ISLNK(st->st_mode) ? 0 : cli_mode_parse(x->text, st->st_mode, x->mask, &mode);
+	struct stat new = { 0 };
+	int r;
 
-	if (!r && !S_ISLNK(st->st_mode))
-		r = sheaf_chmod(c->fs, path, mode);
+	if (S_ISLNK(st->st_mode))
+		return CLI_OK;
+	r = cli_mode_parse(x->text, st->st_mode, x->mask, &new.st_mode);
+	if (!r)
+		r = sheaf_h_setattr(c->fs, NULL, h, SHEAF_SET_MODE, &new, NULL);
 	return r ? cli_fail(c, path, r) : CLI_OK;
 }
 

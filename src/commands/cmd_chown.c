@@ -42,22 +42,16 @@ static int parse_owner(struct cli *c, const char *arg, struct owner *o)
 	return CLI_OK;
 }
 
-static int change_one(struct cli *c, const char *path, const struct stat *st, void *arg)
+static int change_one(struct cli *c, const char *path, struct sheaf_handle h, const struct stat *st,
+		      void *arg)
 {
 	const struct owner *o = arg;
 	unsigned which = (o->uid == UINT32_MAX ? 0 : SHEAF_SET_UID) |
 			 (o->gid == UINT32_MAX ? 0 : SHEAF_SET_GID);
 	struct stat new = { .st_uid = (uid_t)o->uid, .st_gid = (gid_t)o->gid };
-	struct sheaf_handle h;
-	int r;
+	int r = sheaf_h_setattr(c->fs, NULL, h, which, &new, NULL);
 
-	if (!S_ISLNK(st->st_mode)) {
-		r = sheaf_chown(c->fs, path, (uid_t)o->uid, (gid_t)o->gid);
-	} else {
-		r = sheaf_h_lookup(c->fs, NULL, sheaf_root(c->fs), path, &h, NULL);
-		if (!r)
-			r = sheaf_h_setattr(c->fs, NULL, h, which, &new, NULL);
-	}
+	(void)st;
 	return r ? cli_fail(c, path, r) : CLI_OK;
 }
 

@@ -253,9 +253,9 @@ static int look_arg(struct tree_walk *w, struct cli_dir *top, const char *arg)
 	if (r)
 		return tree_fail(w, arg, false, r);
 	status = look(w, path, h, st.st_mode);
-	if (S_ISLNK(st.st_mode) && cli_is_dir(w->c, path) > 0)
-		st.st_mode = S_IFDIR;
-	return S_ISDIR(st.st_mode) ? status | tree_enter_inside(w, top, path) : status;
+	if (S_ISLNK(st.st_mode) && sheaf_stat(w->c->fs, path, &st) == 0)
+		h = (struct sheaf_handle){ st.st_ino, SHEAF_GEN };
+	return S_ISDIR(st.st_mode) ? status | tree_enter_inside(w, top, path, h) : status;
 }
 
 static int child(struct tree_walk *w, unsigned worker, struct cli_dir *d, const struct cli_name *n)
@@ -274,7 +274,7 @@ static int child(struct tree_walk *w, unsigned worker, struct cli_dir *d, const 
 	if (!is_kept(container_of(w, struct search, walk), n->ino))
 		return CLI_FAILED;
 	r = look(w, path, (struct sheaf_handle){ n->ino, n->gen }, n->type);
-	return S_ISDIR(n->type) ? r | tree_enter_inside(w, d, path) : r;
+	return S_ISDIR(n->type) ? r | tree_enter_name(w, d, path, n->name) : r;
 }
 
 /* Selects the servers by name or number. */

@@ -1,7 +1,8 @@
 /* sheaf rm: removes files, and directories with their contents, several at a time.
  *
- * Threads: those of tree_walk.c; a directory is removed after its contents. Errors: one line each;
- * a directory in which nothing can be removed is reported once. */
+ * Threads: those of tree_walk.c; a directory is removed after its contents. The walk goes by
+ * handle: a directory that others replace by a symbolic link meanwhile leads nowhere else. Errors:
+ * one line each; a directory in which nothing can be removed is reported once. */
 #include "commands/commands.h"
 
 enum { OPT_RECURSIVE, OPT_FORCE, OPT_JOBS };
@@ -18,12 +19,17 @@ static int leave(struct tree_walk *w, struct cli_dir *d)
 		return CLI_OK;
 	if (d->failed || w->progress->stop)
 		return CLI_FAILED;
-	return gone_is_fine(w, d->path, sheaf_rmdir(w->c->fs, d->path));
+	if (!d->parent->parent)
+		return gone_is_fine(w, d->path, sheaf_rmdir(w->c->fs, d->path));
+	return gone_is_fine(w, d->path,
+			    sheaf_h_rmdir(w->c->fs, NULL, d->parent->handle,
+					  cli_basename(d->path)));
 }
 
 static int remove_arg(struct tree_walk *w, struct cli_dir *top, const char *arg)
 {
 	char path[CLI_PATH_MAX];
+	struct sheaf_handle h;
 	struct stat st = { 0 };
 	bool dir;
 	int r = cli_inside_path(arg, path);
@@ -32,10 +38,11 @@ static int remove_arg(struct tree_walk *w, struct cli_dir *top, const char *arg)
 		return tree_fail(w, arg, false, r);
 	if (strcmp(path, "/") == 0)
 		return tree_error(w, "/: the root cannot be removed; name what is in it");
-	r = sheaf_lstat(w->c->fs, path, &st); /* remove a symbolic link, not its target */
+	/* remove a symbolic link, not its target */
+	r = sheaf_h_lookup(w->c->fs, NULL, sheaf_root(w->c->fs), path, &h, &st);
 	dir = !r && S_ISDIR(st.st_mode);
 	if (dir && w->c->opt[OPT_RECURSIVE])
-		return tree_enter_inside(w, top, path);
+		return tree_enter_inside(w, top, path, h);
 	if (dir)
 		return tree_error(
 			w, "%s: it is a directory; 'sheaf rm -r' removes it and all it holds",
@@ -59,8 +66,8 @@ static int child(struct tree_walk *w, unsigned worker, struct cli_dir *d, const 
 	if (r)
 		return tree_fail(w, d->path, false, r);
 	if (S_ISDIR(n->type))
-		return tree_enter_inside(w, d, path);
-	r = sheaf_unlink(w->c->fs, path);
+		return tree_enter_name(w, d, path, n->name);
+	r = sheaf_h_unlink(w->c->fs, NULL, d->handle, n->name);
 	return r == -EACCES ? tree_fail_dir(w, d, d->path, false, r) : gone_is_fine(w, path, r);
 }
 

@@ -264,6 +264,57 @@ for recursive in "" -r; do
 done
 expect 0 rm -r "$in/to" "$in/file" "$in/other"
 
+# place_dir DIR yes|no: makes a directory that server1 keeps, or not. Directories in the root are spread.
+place_dir() {
+	local i on
+	for i in {1..60}; do
+		expect 0 mkdir "/place-$i"
+		[ "$(home "/place-$i")" = 1 ] && on=yes || on=no
+		[ $on = "$2" ] && break
+		expect 0 rm -r "/place-$i"
+	done
+	[ $on = "$2" ] || fail "no directory on server1, or none elsewhere"
+	expect 0 mv "/place-$i" "$1"
+}
+
+attributes() {
+	"$sheaf" stat --json "$1" | grep -E '"(mode|uid|gid)"'
+}
+
+echo "a directory that is replaced by a link while a command is at work leads nowhere else"
+place_dir "$in/foreign" no
+expect 0 cp short "sheaf:$in/foreign/file"
+attributes "$in/foreign/file" >before
+as_root=()
+[ "$(id -u)" = 0 ] && as_root=("chown -R 1234:5678")
+for command in "rm -r --jobs 1" "chmod -R 700" "${as_root[@]}"; do
+	: >err
+	place_dir "$in/tree" no
+	place_dir "$in/tree/a" yes # its turn comes first, and lasts as long as server1 stands still
+	place_dir "$in/tree/b" no
+	expect 0 cp short "sheaf:$in/tree/b/file"
+	halt
+	"$sheaf" --conf fs/patient.conf $command "$in/tree" >out 2>err.walk &
+	walk=$!
+	within grep -q "waiting for" err.walk
+	expect 0 mv "$in/tree/b" "$in/away"
+	expect 0 ln -s "$in/foreign" "$in/tree/b"
+	kill -CONT "${helpers[0]}"
+	wait $walk
+	status=$?
+	cp err.walk err
+	case $command in
+	rm*)
+		[ $status = 1 ] || fail "$command is done with a tree in which something is left"
+		one_line "^sheaf rm: $in/tree/b: it was replaced"
+		;;
+	*) [ $status = 0 ] || fail "$command" ;;
+	esac
+	attributes "$in/foreign/file" | cmp -s - before || fail "$command left its tree"
+	expect 0 rm -r "$in/tree" "$in/away"
+done
+expect 0 rm -r "$in/foreign"
+
 echo "what cannot be removed is told"
 mkdir shut
 plain=() # root may do what modes forbid, unless it lacks two capabilities
