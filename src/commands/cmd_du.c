@@ -62,10 +62,11 @@ static uint64_t size_of(struct counting *k, const struct stat *st)
 	return is_counted(k, st) ? 0 : (uint64_t)st->st_blocks * 512;
 }
 
-/* Adds what the directory and all beneath it use. */
-static int count_dir(struct cli *c, struct counting *k, const char *path, bool top, uint64_t *sum)
+/* Adds what the directory and all beneath it use. `path` is extended meanwhile. */
+static int count_dir(struct cli *c, struct counting *k, char path[CLI_PATH_MAX], bool top,
+		     uint64_t *sum)
 {
-	char child[CLI_PATH_MAX];
+	size_t len = strlen(path);
 	struct cli_names names;
 	int status = CLI_OK, r = cli_names_inside(c, path, true, &names);
 
@@ -75,12 +76,13 @@ static int count_dir(struct cli *c, struct counting *k, const char *path, bool t
 		const struct stat *st = names.v[i].st;
 		uint64_t one = size_of(k, st);
 
-		if (cli_join(child, path, names.v[i].name))
-			continue;
-		if (S_ISDIR(names.v[i].type))
-			status |= count_dir(c, k, child, false, &one);
+		if (cli_path_add(path, names.v[i].name))
+			status |= cli_fail(c, path, -ENAMETOOLONG);
+		else if (S_ISDIR(names.v[i].type))
+			status |= count_dir(c, k, path, false, &one);
 		else if (c->opt[OPT_ALL] && !c->opt[OPT_SUMMARY])
-			put_size(c, child, one);
+			put_size(c, path, one);
+		path[len] = 0;
 		*sum += one;
 	}
 	cli_names_free(&names);

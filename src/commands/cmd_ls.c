@@ -108,10 +108,12 @@ static void put_long(struct cli *c, const struct widths *w, const struct stat *s
 	putchar('\n');
 }
 
-static int list_long(struct cli *c, const char *dir, struct cli_names *names)
+/* path: of the directory; is extended meanwhile */
+static int list_long(struct cli *c, char path[CLI_PATH_MAX], struct cli_names *names)
 {
-	char path[CLI_PATH_MAX];
+	size_t len = strlen(path);
 	struct widths w = { 0 };
+	int status = CLI_OK;
 	bool all = true;
 
 	for (size_t i = 0; i < names->n; i++) {
@@ -123,10 +125,13 @@ static int list_long(struct cli *c, const char *dir, struct cli_names *names)
 	}
 	for (size_t i = 0; i < names->n; i++) {
 		all &= !unseen(names->v[i].st);
-		if (cli_join(path, dir, names->v[i].name) == 0)
+		if (cli_path_add(path, names->v[i].name))
+			status = cli_fail(c, path, -ENAMETOOLONG);
+		else
 			put_long(c, &w, names->v[i].st, names->v[i].acl, path, names->v[i].name);
+		path[len] = 0;
 	}
-	return all ? CLI_OK : cli_fail(c, dir, -EACCES);
+	return all ? status : cli_fail(c, path, -EACCES);
 }
 
 static void put_heading(const char *path, bool *first)
@@ -165,27 +170,29 @@ static void put_json(struct cli *c, const char *path, const struct stat *st)
 	cli_json_print(cli_stat_json(path, st, target), JSON_C_TO_STRING_PLAIN);
 }
 
-static int list_json(struct cli *c, const char *dir, struct cli_names *names)
+/* path: of the directory; is extended meanwhile */
+static int list_json(struct cli *c, char path[CLI_PATH_MAX], struct cli_names *names)
 {
-	char path[CLI_PATH_MAX];
+	size_t len = strlen(path);
 	int status = CLI_OK;
 
 	for (size_t i = 0; i < names->n; i++) {
-		if (cli_join(path, dir, names->v[i].name))
-			continue;
-		if (unseen(names->v[i].st))
+		if (cli_path_add(path, names->v[i].name))
+			status = cli_fail(c, path, -ENAMETOOLONG);
+		else if (unseen(names->v[i].st))
 			status = cli_fail(c, path, -EACCES);
 		else
 			put_json(c, path, names->v[i].st);
+		path[len] = 0;
 	}
 	return status;
 }
 
-/* Lists one directory and, with -R, everything beneath it. */
-static int list_dir(struct cli *c, const char *path, bool heading, bool *first)
+/* Lists one directory and, with -R, everything beneath it. `path` is extended meanwhile. */
+static int list_dir(struct cli *c, char path[CLI_PATH_MAX], bool heading, bool *first)
 {
 	bool plain = !c->opt[OPT_LONG] && !c->opt[OPT_JSON];
-	char child[CLI_PATH_MAX];
+	size_t len = strlen(path);
 	struct cli_names names;
 	int status = CLI_OK, r = cli_names_inside(c, path, !plain, &names);
 
@@ -210,8 +217,12 @@ static int list_dir(struct cli *c, const char *path, bool heading, bool *first)
 	for (size_t i = 0; i < names.n && c->opt[OPT_RECURSIVE] && !c->lost; i++) {
 		if (!S_ISDIR(names.v[i].type))
 			continue;
-		r = cli_join(child, path, names.v[i].name);
-		status |= r ? cli_fail(c, path, r) : list_dir(c, child, true, first);
+		r = cli_path_add(path, names.v[i].name);
+		if (!r)
+			status |= list_dir(c, path, true, first);
+		else if (plain) /* otherwise it was reported above */
+			status |= cli_fail(c, path, r);
+		path[len] = 0;
 	}
 	cli_names_free(&names);
 	return status;

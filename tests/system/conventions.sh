@@ -194,6 +194,36 @@ expect 1 cp -r sheaf:/self sheaf:/to-self/copy/..
 one_line "into itself"
 expect 0 rm -r /self
 
+echo "deep trees do not need a deep stack"
+deep=$(printf '/d%.0s' {1..600})
+expect 0 mkdir -p "$deep"
+echo x | "$sheaf" cp - "sheaf:$deep/file"
+(
+	ulimit -s 1024
+	expect 0 du -s /d
+	expect 0 ls -R /d
+	grep -qx "$deep:" out || fail "ls -R does not list the last directory"
+	expect 0 ls -lR /d
+	expect 0 chmod -R go-w /d
+	[ "$(id -u)" != 0 ] || expect 0 chown -R 1234 /d
+	expect 0 find /d -name file
+	expect 0 cp -r sheaf:/d deep
+	cmp <(echo x) "deep${deep#/d}/file" || fail "a deep copy"
+	expect 0 rm -r /d
+) || exit 1
+rm -rf deep
+echo "names whose path is too long are reported"
+name=/$(printf 'n%.0s' {1..200})
+long=$(printf "$name%.0s" {1..15})
+expect 0 mkdir -p "/long$long" "/more$long"
+expect 0 mv /more "/long$long"
+for command in "du" "du -s" "ls -R" "ls -lR" "ls --json -R" "chmod -R u+w"; do
+	expect 1 $command /long
+	one_line "the name is too long"
+done
+expect 0 mv "/long$long/more" /
+expect 0 rm -r /long /more
+
 echo "mv does not let one argument replace another"
 expect 0 mkdir -p /m1 /m2 /old
 echo 1 | "$sheaf" cp - sheaf:/m1/log
