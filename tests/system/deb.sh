@@ -60,6 +60,22 @@ getent passwd sheaf >/dev/null || fail "no user sheaf"
 sheaf --version || fail "sheaf --version"
 [ -e "/lib/systemd/system/sheaf@.service" ] || fail "no unit"
 
+# Without systemd nothing is started here, so look at what the scripts would do.
+echo "sheaf-web and sheaf-nfsd are neither enabled nor started"
+for unit in sheaf-server:sheaf-web sheaf-nfs:sheaf-nfsd; do
+	script=$work/${unit%:*}/postinst
+	unit=${unit#*:}.service
+	[ -e "/lib/systemd/system/$unit" ] || fail "no unit $unit"
+	[ -z "$(find /etc/systemd/system -name "$unit" 2>/dev/null)" ] || fail "$unit is enabled"
+	dpkg-deb -e "$(echo "$debs/$(basename "${script%/*}")"_*.deb)" "${script%/*}" || fail "dpkg-deb -e"
+	[ -e "$script" ] || continue
+	# what --no-enable leaves enables only what was enabled before, and asks debian-installed for that
+	grep -q "deb-systemd-helper enable '$unit'" "$script" &&
+		! grep -q "deb-systemd-helper debian-installed '$unit'" "$script" && fail "$unit would be enabled"
+	grep -B 3 "deb-systemd-invoke .*'$unit'" "$script" | grep -q "_dh_action=start\|invoke start" &&
+		fail "$unit would be started"
+done
+
 echo "a program against libsheaf-dev"
 command -v cc >/dev/null && command -v pkg-config >/dev/null || fail "no compiler and pkg-config"
 cc -Wall -o matrix /usr/share/doc/libsheaf-dev/examples/matrix.c $(pkg-config --cflags --libs sheaf) ||
