@@ -131,37 +131,73 @@ static int put_cluster(struct cli *c, const struct sheaf_init *o, FILE *f, uint3
 	return put_servers(c, o, f, n);
 }
 
+static const char *const key_files[] = { "key", "server.key" };
+
+static void remove_in(const char *dir, const char *name)
+{
+	char path[CLI_PATH_MAX];
+
+	if (!cli_join(path, dir, name))
+		unlink(path);
+}
+
+/* Leaves no key that it made after a failure. */
 static int write_keys(struct cli *c, const char *dir)
 {
-	static const char *const keys[] = { "key", "server.key" };
-	char path[CLI_PATH_MAX], err[512];
+	char path[CLI_PATH_MAX], err[512] = "the path is too long";
 
-	for (size_t i = 0; i < ARRAY_LEN(keys); i++)
-		if (cli_join(path, dir, keys[i]) || key_create(path, err, sizeof(err)))
+	for (size_t i = 0; i < ARRAY_LEN(key_files); i++)
+		if (cli_join(path, dir, key_files[i]) || key_create(path, err, sizeof(err))) {
+			while (i > 0)
+				remove_in(dir, key_files[--i]);
 			return cli_error(c, "%s", err);
+		}
 	return CLI_OK;
 }
 
-/* Writes the cluster file and its keys into DIR; each host formats its own storage. */
-static int init_hosts(struct cli *c, const struct sheaf_init *o, const char *dir)
+/* Writes the cluster file and loads it again, which checks it. */
+static int write_cluster(struct cli *c, const struct sheaf_init *o, const char *path, FILE *f,
+			 uint32_t *n)
 {
-	char path[CLI_PATH_MAX], err[512];
 	struct conf *conf = NULL;
-	uint32_t n = 0;
-	FILE *f = NULL;
-	int status;
+	char err[512];
+	int status = put_cluster(c, o, f, n);
 
-	if ((mkdir(dir, 0755) < 0 && errno != EEXIST) || cli_join(path, dir, "sheaf.conf") ||
-	    !(f = fopen(path, "wxe")))
-		return cli_fail_host(c, dir, -errno);
-	status = put_cluster(c, o, f, &n);
 	if (fclose(f) && !status)
 		status = cli_fail_host(c, path, -errno);
 	if (!status && conf_load(path, &conf, err, sizeof(err)))
 		status = cli_error(c, "%s", err);
 	conf_free(conf);
-	if (!status)
-		status = write_keys(c, dir);
+	return status;
+}
+
+/* Writes the cluster file and its keys into DIR; each host formats its own storage. Of two that run
+ * at once, the one that creates the cluster file goes on. After a failure it removes what it made
+ * itself, and nothing of the other. */
+static int init_hosts(struct cli *c, const struct sheaf_init *o, const char *dir)
+{
+	bool made = mkdir(dir, 0755) == 0;
+	char path[CLI_PATH_MAX];
+	uint32_t n = 0;
+	FILE *f = NULL;
+	int status;
+
+	if (!made && errno != EEXIST)
+		return cli_fail_host(c, dir, -errno);
+	if (cli_join(path, dir, "sheaf.conf"))
+		return cli_fail_host(c, dir, -ENAMETOOLONG);
+	f = fopen(path, "wxe");
+	if (f) {
+		status = write_cluster(c, o, path, f, &n);
+		if (!status)
+			status = write_keys(c, dir);
+		if (status)
+			unlink(path);
+	} else {
+		status = cli_fail_host(c, path, -errno);
+	}
+	if (status && made)
+		rmdir(dir); /* fails if another has put something into it */
 	if (status)
 		return status;
 	printf("wrote %s for %u servers, and the keys beside it\nnext: copy %s to the other hosts, "
@@ -184,12 +220,8 @@ static int run_init(struct cli *c)
 	if (before == -ENOTEMPTY)
 		return cli_error(
 			c, "%s is not empty: choose a new directory, or start what is in it", dir);
-	if (c->opt[OPT_HOSTS]) {
-		r = init_hosts(c, &o, dir);
-		if (r)
-			cli_remove_tree(dir, before == -ENOENT);
-		return r;
-	}
+	if (c->opt[OPT_HOSTS])
+		return init_hosts(c, &o, dir);
 	r = sheaf_init(dir, &o);
 	if (r && r != -EEXIST && (before == 0 || before == -ENOENT))
 		cli_remove_tree(dir, before == -ENOENT); /* DIR itself only if it was made here */

@@ -55,6 +55,24 @@ one_line "nothere.conf"
 expect 1 status --json
 python3 -c 'import json,sys; assert json.load(open("out"))["servers"] == []' || fail "status --json"
 
+echo "of two init --hosts at once, one makes the cluster file, and the other removes nothing"
+for i in {1..50}; do
+	"$sheaf" init race --hosts 127.0.0.1 >/dev/null 2>&1 &
+	one=$!
+	"$sheaf" init race --hosts 127.0.0.1 >/dev/null 2>&1 &
+	wait $one
+	failed=$?
+	wait $!
+	failed=$((failed + $?))
+	for f in sheaf.conf key server.key; do
+		[ -s race/$f ] || fail "race/$f is missing"
+	done
+	[ $failed = 1 ] || fail "not one of two has failed, but $failed"
+	rm -r race
+done
+expect 1 init race --hosts no-such-host.invalid
+[ -e race ] && fail "a failed init left something"
+
 echo "init, start, status"
 port=$(free_ports 3)
 expect 0 init fs --servers 3 --meta 3 --port "$port" --stripe-unit 64K
