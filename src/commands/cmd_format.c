@@ -144,28 +144,19 @@ static bool is_wanted(struct cli *c, const struct conf_target *t)
 	return c->n_args ? strcmp(c->args[0], t->name) == 0 : cli_address_is_local(t->address);
 }
 
-static int run_format(struct cli *c)
+/* The servers that are to be formatted here, or NAME. The lock keeps another format or start of
+ * this host out, which might take half-made storage for complete. *n: how many there are. */
+static int format_all(struct cli *c, const struct conf *conf, struct json_object *list, int *n)
 {
-	struct json_object *list = json_object_new_array();
-	struct on_hosts *others = NULL;
-	struct conf *conf = NULL;
 	struct known known = { 0 };
-	int status = CLI_OK, n = 0, r;
-
-	if (c->opt[OPT_ALL_HOSTS] && (c->n_args || c->opt[OPT_JSON] || c->opt[OPT_FORCE]))
-		status = cli_usage(c, "--all-hosts takes no NAME, --json or --force: use these on "
-				      "the host of the server");
-	if (!status)
-		status = cli_load_conf(c, &conf);
-	if (!status && c->opt[OPT_ALL_HOSTS])
-		others = on_hosts_begin(c, conf, c->opt[OPT_SSH], "format");
+	int status = CLI_OK, r, lock = cli_lock_servers(conf);
 
 	for (uint32_t i = 0; !status && i < conf->n_targets; i++) {
 		const struct conf_target *t = &conf->targets[i];
 
 		if (!is_wanted(c, t))
 			continue;
-		n++;
+		++*n;
 		if (c->n_args && !cli_address_is_local(t->address))
 			status = cli_error(c,
 					   "%s (%s) is a server of another host: format it there",
@@ -176,6 +167,28 @@ static int run_format(struct cli *c)
 		else
 			tell(c, t, r, list);
 	}
+	if (lock >= 0)
+		close(lock);
+	free(known.s);
+	return status;
+}
+
+static int run_format(struct cli *c)
+{
+	struct json_object *list = json_object_new_array();
+	struct on_hosts *others = NULL;
+	struct conf *conf = NULL;
+	int status = CLI_OK, n = 0;
+
+	if (c->opt[OPT_ALL_HOSTS] && (c->n_args || c->opt[OPT_JSON] || c->opt[OPT_FORCE]))
+		status = cli_usage(c, "--all-hosts takes no NAME, --json or --force: use these on "
+				      "the host of the server");
+	if (!status)
+		status = cli_load_conf(c, &conf);
+	if (!status && c->opt[OPT_ALL_HOSTS])
+		others = on_hosts_begin(c, conf, c->opt[OPT_SSH], "format");
+	if (!status)
+		status = format_all(c, conf, list, &n);
 	if (!status && !n && c->n_args)
 		status = cli_error(c, "%s has no server '%s'", conf->path, c->args[0]);
 	else if (!status && !n && !c->opt[OPT_ALL_HOSTS])
@@ -186,7 +199,6 @@ static int run_format(struct cli *c)
 		json_object_put(list);
 	if (conf && c->opt[OPT_ALL_HOSTS])
 		status |= on_hosts_end(c, others);
-	free(known.s);
 	conf_free(conf);
 	return status;
 }
