@@ -3,7 +3,9 @@
  * A running sheafd keeps STORAGE/sheafd.pid. A pid is accepted only if that process is a sheafd
  * with this cluster file and this server on its command line; a pidfd then refers to it, so that a
  * signal cannot reach another process that reused the pid. A server whose pid file is missing, or
- * names another cluster file, is asked for its pid at its address. Blocking; single-threaded. */
+ * names another cluster file, is asked for its pid at its address; that counts only if the process
+ * is as old as the server says, since the server may run in another container. Blocking;
+ * single-threaded. */
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -241,6 +243,41 @@ static bool is_sheafd_for(pid_t pid, const struct conf_target *t)
 	       (strcmp(server, t->name) == 0 || strcmp(server, id) == 0);
 }
 
+/* Since when the process runs, in ns since the host started; 0: not known. */
+static uint64_t process_start(pid_t pid)
+{
+	char path[64], text[1024];
+	unsigned long long ticks;
+	const char *rest;
+	long hz = sysconf(_SC_CLK_TCK);
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	read_text(path, text, sizeof(text));
+	rest = strrchr(text, ')'); /* the name before it may hold anything */
+	if (!rest || hz <= 0 ||
+	    sscanf(rest + 1,
+		   " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+		   &ticks) != 1)
+		return 0;
+	return ticks * (NSEC_PER_SEC / (uint64_t)hz);
+}
+
+#define START_NS (2 * NSEC_PER_SEC) /* of a sheafd before it counts its uptime, and of the answer */
+
+/* Has the process run for as long as the server says that it has? Otherwise its pid is that of
+ * another pid namespace. While the host is suspended, the uptime stands still. */
+static bool is_of_age(pid_t pid, uint64_t uptime_ns)
+{
+	uint64_t start = process_start(pid), age, suspended;
+	struct timespec t;
+
+	clock_gettime(CLOCK_BOOTTIME, &t);
+	age = (uint64_t)t.tv_sec * NSEC_PER_SEC + (uint64_t)t.tv_nsec;
+	suspended = age - MIN(age, time_now());
+	age -= MIN(age, start);
+	return start && age + START_NS >= uptime_ns && age <= uptime_ns + suspended + START_NS;
+}
+
 static void ask_one(struct cli *c, struct cli_daemon *d, int i)
 {
 	struct sheaf_server s = { 0 };
@@ -255,7 +292,8 @@ static void ask_one(struct cli *c, struct cli_daemon *d, int i)
 		return;
 	}
 	fd = pidfd_open((pid_t)s.pid, 0);
-	if (fd >= 0 && is_sheafd_for((pid_t)s.pid, d->target)) {
+	if (fd >= 0 && is_sheafd_for((pid_t)s.pid, d->target) &&
+	    is_of_age((pid_t)s.pid, s.uptime_ns)) {
 		d->pid = (pid_t)s.pid;
 		d->pidfd = fd;
 	} else if (fd >= 0) {
