@@ -180,8 +180,9 @@ static int end_one(struct cli *c, struct one_host *o)
 		return CLI_OK;
 	if (WIFEXITED(status) && WEXITSTATUS(status) == EXIT_SSH)
 		return cli_error(c,
-				 "%s cannot be reached: nothing was done there; run 'sheaf %s' "
-				 "there, or this again, when it is back",
+				 "%s cannot be reached, or the connection was lost: what was done "
+				 "there is not known; run 'sheaf %s' there, or this again, when "
+				 "it is back",
 				 o->name, c->cmd->name);
 	return cli_error(c, "%s: 'sheaf %s' failed there", o->name, c->cmd->name);
 }
