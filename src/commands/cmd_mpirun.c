@@ -226,6 +226,7 @@ static int run_mpirun(struct cli *c)
 	n = add_environment(m, argv, n, load, conf);
 	for (int i = 0; i < c->n_args; i++)
 		argv[n++] = c->args[i];
+	signal(SIGPIPE, SIG_DFL); /* ignored by this program, and exec would hand that on */
 	execvp(argv[0], argv);
 	return cli_fail_host(c, argv[0], -errno);
 }
