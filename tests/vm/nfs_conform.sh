@@ -23,6 +23,10 @@ declare -A known=(
 	[chown_clears_set_id]="the client keeps the bits that it has cached"
 	[mknod_devices]="the client mounts without devices"
 	[times_change]="NFS has no flags of rename"
+	[perm_deeds]="the same"
+	[self_at_once]="the same"
+	[perm_dirs]="the client does not ask for the right to remove, and knows that rmdir() of a file is wrong"
+	[set_id_bits]="the client sends nothing when a truncate leaves the size"
 	[utimes_exact]="NFS version 3 has seconds of 32 bits, none before 1970"
 	[self_crowd]="the client sets the attributes of an exclusive file by a second call, later than the time of the directory"
 )
