@@ -66,7 +66,7 @@ conforms() {
 }
 conforms root ./conform m/root
 conforms user setpriv --reuid 777 --regid 777 --clear-groups ./conform m/user
-./fsrandom m/random --ops 3000 --seed 7 >out 2>&1 || { tail out; fail "random operations"; }
+./fsrandom m/random --ops 3000 --seed 7 --lacks $lacks >out 2>&1 || { tail out; fail "random operations"; }
 ./appenders m/random >out 2>&1 || { tail out; fail "appends"; }
 umount m && mounts=()
 expect 0 nfs stop
